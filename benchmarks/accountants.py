@@ -15,7 +15,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.helpers.accountants import GRIDS, REASONS, Found, table
+from fractions import Fraction
+
+import dp_polars as dpp
+from tests.helpers.accountants import GRIDS, REASONS, Found, opendp_zcdp, table
+from tests.helpers.gaussians import delta_of, ratios
+
+GUARANTEES = [(1, Fraction(1, 10**6)), (Fraction(1, 2), Fraction(1, 10**8)), (8, Fraction(1, 10**6))]
+GROUPS = 20
 
 
 def main() -> int:
@@ -31,11 +38,40 @@ def main() -> int:
         print(f"  {len(found)} plans, {len(above)} cost more, at most {most:.7g} times; {below} cost less")
         for one in found if every else above:
             show(one)
+    guarantees()
     wrong = [one for one in table() if one.factor > one.allowed]
     for one in wrong:
         print("WRONG", end=" ")
         show(one)
     return len(wrong) > 0
+
+
+def guarantees() -> None:
+    """Print which rho a guarantee is for two counts in each of some groups, and what delta they have, exactly."""
+    print(f"rho of two counts in {GROUPS} groups of one release, by who converts it:")
+    private = dpp.protect("p", max_groups=GROUPS, max_rows_per_group=1)
+    counts = {"rows": dpp.len(mechanism="discrete_gaussian"), "people": dpp.n_people(mechanism="discrete_gaussian")}
+    query = private.group_by({"g": range(GROUPS)}).agg(**counts)
+    for epsilon, delta in GUARANTEES:
+        beside, alone = (
+            float(dpp.Budget(epsilon=epsilon, delta=delta, keys_delta=part).remaining.rho) for part in (delta / 2, 0)
+        )
+        scaled = query.scaled_to(epsilon=epsilon, delta=delta)
+        found = delta_of([ratios(float(ask.query.claim.rate), GROUPS)[0] for ask in scaled._asks], float(epsilon))
+        print(
+            f"  ε = {float(epsilon):g}, δ = {float(delta):g}: a filter beside keys {beside:.5g}, without {alone:.5g}; "
+            f"OpenDP {_by_opendp(float(epsilon), float(delta)):.5g}; the whole budget {float(scaled.loss.value):.5g}, "
+            f"whose exact δ is {found / float(delta):.4f} of it"
+        )
+
+
+def _by_opendp(epsilon: float, delta: float) -> float:
+    """Return the largest rho that OpenDP converts to that guarantee."""
+    low, high = 0.0, epsilon
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if opendp_zcdp(middle, delta) <= epsilon else (low, middle)
+    return low
 
 
 def show(one: Found) -> None:

@@ -5,6 +5,7 @@ As a script it prints the answers; the figures are for the notebook.
 
 import marimo
 
+__generated_with = "0.16.0"
 app = marimo.App(width="medium", app_title="dp_polars: a tour")
 
 
@@ -23,7 +24,7 @@ def _():
     from dp_polars import analysis, plot
 
     def show(title, frame):
-        """Show a frame: in a notebook by itself, in a script as text."""
+        """Show a frame with readable numbers: in a notebook below the code of its cell, in a script as text."""
         if not mo.running_in_notebook():
             print(f"\n{title}")
             with pl.Config(
@@ -32,13 +33,25 @@ def _():
                 fmt_str_lengths=60,
                 tbl_cols=12,
                 fmt_table_cell_list_len=5,
+                float_precision=3,
+                thousands_separator=",",
             ):
                 print(frame)
-        return frame
+        numbers = {name: readable for name, dtype in frame.schema.items() if dtype.is_numeric()}
+        return with_code(mo.ui.table(frame, format_mapping=numbers, selection=None, label=title))
+
+    def readable(number):
+        if number is None:
+            return "–"
+        return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"
+
+    def with_code(output):
+        """Show an output below the code of its cell, also where a notebook runs as an app."""
+        return mo.show_code(output) if mo.running_in_notebook() else output
 
     # Once for the notebook: the budget below stays the same, however often its cell runs.
     folder = Path(tempfile.mkdtemp())
-    return alt, analysis, dpp, folder, mo, np, pl, plot, show
+    return alt, analysis, dpp, folder, mo, np, pl, plot, show, with_code
 
 
 @app.cell
@@ -115,14 +128,16 @@ def _(budget, dpp, query, show):
         refused = ""
     except dpp.BudgetExceededError as error_:
         refused = str(error_)
-    show("The first release, about the calls that the limits keep, with 95 % intervals of the numbers:", released[0])
+    shown_ = show("The first release, of the calls that the limits keep, with 95 % intervals:", released[0])
     print(f"\nA third new release is refused:\n{refused}")
+    shown_
     return refused, released
 
 
 @app.cell
-def _(plot, query, released):
-    plot.answers(released[0], query)
+def _(plot, query, released, with_code):
+    labels = {"callers": "Callers", "reason": "Top reason", "minutes": "Median minutes"}
+    with_code(plot.answers(released[0], query, title="Calls by region", labels=labels))
 
 
 @app.cell
@@ -145,7 +160,7 @@ def _(mo):
 
 
 @app.cell
-def _(alt, analysis, calls, epsilon, mo, np, pl, plot):
+def _(alt, analysis, calls, epsilon, mo, np, pl, plot, with_code):
     counts = calls.filter(pl.col("region") == "south")["reason"].value_counts(sort=True)
     calls_ = counts["count"].to_numpy()
     error = analysis.scores.expected_error(calls_, epsilon=epsilon.value, monotonic=True)
@@ -157,17 +172,19 @@ def _(alt, analysis, calls, epsilon, mo, np, pl, plot):
             f"\nAt epsilon = {epsilon.value:.3f} the top reason of the south comes out with probability {best:.1%}; "
             f"the expected error is {error:.2f} calls."
         )
-    mo.vstack(
-        [
-            mo.md(
-                f"At epsilon = **{epsilon.value:.3f}** the top reason comes out with probability **{best:.1%}**; "
-                f"the expected error is **{error:.2f} calls**."
-            ),
-            curve + here,
-            plot.scores.probabilities(
-                calls_, candidates=counts["reason"].to_list(), epsilon=epsilon.value, monotonic=True
-            ),
-        ]
+    with_code(
+        mo.vstack(
+            [
+                mo.md(
+                    f"At epsilon = **{epsilon.value:.3f}** the top reason comes out with probability **{best:.1%}**; "
+                    f"the expected error is **{error:.2f} calls**."
+                ),
+                curve + here,
+                plot.scores.probabilities(
+                    calls_, candidates=counts["reason"].to_list(), epsilon=epsilon.value, monotonic=True
+                ),
+            ]
+        )
     )
     return best, counts, error
 
@@ -197,8 +214,8 @@ def _(analysis, calls, pl, query, show):
 
 
 @app.cell
-def _(law, plot):
-    plot.simulation(law)
+def _(law, plot, with_code):
+    with_code(plot.simulation(law))
 
 
 @app.cell
@@ -244,8 +261,8 @@ def _(REGIONS, calls, dpp, pl, show):
 
 
 @app.cell
-def _(boxes, plot, spread):
-    plot.box(boxes, spread)
+def _(boxes, plot, spread, with_code):
+    with_code(plot.box(boxes, spread, title="How long calls take, in minutes"))
 
 
 @app.cell
@@ -276,9 +293,9 @@ def _(mo):
 
 
 @app.cell
-def _(budget, plot, released):
+def _(budget, plot, released, with_code):
     assert released[0].equals(released[1])
-    plot.budget(budget)
+    with_code(plot.budget(budget))
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ CODE_ON_PAGES = re.compile(
 
 
 def old_words(text):
-    """Return the old words of a text, code aside."""
-    prose = CODE_ON_PAGES.sub("`…`", text)
+    """Return the old words of a text, code aside, and also those that a line break divides."""
+    prose = re.sub(r"\s+", " ", CODE_ON_PAGES.sub("`…`", text))
     return [f"{why}: {match[0]!r}" for why, old in OLD_WORDS.items() for match in old.finditer(prose)]
 
 
@@ -189,6 +189,7 @@ def test_bad_words_are_found(tmp_path):
         ("A preparation of unlisted keys.", 2),
         ("What is asked? The question was asked again.", 2),
         ("A kept answer is evidence.", 2),
+        ("The kept\n    answer.", 1),
         ("The steps before `protect` are steps of a private frame.", 2),
         ("`promise` and `ranges=` are code: `range(9)`.\n```python\npromise = 1\n```\n", 0),
         ("The bounded range R leads to a bound of ε, in steps of 5.", 0),

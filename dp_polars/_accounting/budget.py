@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -94,21 +95,21 @@ def total_delta(delta: object) -> Fraction:
 
 
 def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fraction | None:
-    """Return the part of a guarantee's delta that keys may spend: a half unless given. None: no guarantee of both."""
+    """Return the part of a guarantee's delta that keys may spend; None: not said, or no guarantee of both."""
+    if keys_delta is None:
+        return None
     if delta is not None and unit == "epsilon":
-        checked = delta / 2 if keys_delta is None else check_delta(keys_delta, "keys_delta")
+        checked = check_delta(keys_delta, "keys_delta")
         if checked > delta:
             msg = f"keys_delta must be at most delta={exact(delta)}, of which it is a part, got {keys_delta!r}."
             raise ValueError(msg)
         return checked
-    if keys_delta is not None:
-        msg = (
-            f"keys_delta must be left out of a budget in {unit}{'' if delta is None else ' with a delta'}, got "
-            f"{given(keys_delta)}: it is the part of a guarantee of epsilon and delta that keys may spend.\n\n"
-            "Hint: Budget(epsilon=…, delta=…, keys_delta=…)."
-        )
-        raise TypeError(msg)
-    return None
+    msg = (
+        f"keys_delta must be left out of a budget in {unit}{'' if delta is None else ' with a delta'}, got "
+        f"{given(keys_delta)}: it is the part of a guarantee of epsilon and delta that keys may spend.\n\n"
+        "Hint: Budget(epsilon=…, delta=…, keys_delta=…)."
+    )
+    raise TypeError(msg)
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
@@ -147,8 +148,9 @@ class Budget:
         Above 0 and below 1. With epsilon, the δ of the guarantee: it pays for selected keys, and for the
         releases that are added up in rho. With rho, it is for keys alone. None: no release may spend any.
     keys_delta
-        The part of a guarantee's δ that keys may spend, from 0 to `delta`. None: a half. With all of it, only releases
-        with an epsilon fit. Only with epsilon and delta.
+        The part of a guarantee's δ that keys may spend, from 0 to `delta`. None: the first charge fixes it. It is 0
+        where that takes the whole budget and selects no keys, else a half. With all of it, only releases with an
+        epsilon fit. Only with epsilon and delta.
     path
         The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
         there is none; otherwise it must have the same total, unit, deltas and name. Any number of processes may use it
@@ -188,7 +190,9 @@ class Budget:
 
     A guarantee of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
     when the budget was made; whatever is pure adds its epsilon there at most. A release is allowed while one of them
-    fits, and the deltas of keys fit their part. Each may be chosen after earlier answers were seen.
+    fits, and the deltas of keys fit their part. Each may be chosen after earlier answers were seen. A first release
+    whose noise is all discrete Gaussian may take more rho than that: it is a fixed list, with a proof of its own, and
+    closes the budget.
 
     Proof: :doc:`/proofs/promises`; of sums in one unit :doc:`/proofs/composition`.
 
@@ -215,7 +219,6 @@ class Budget:
     unit: Unit
     total: Fraction
     delta: Fraction | None = None
-    _keys_delta: Fraction | None = None
     _path: Path | None
     _name: str | None
 
@@ -240,10 +243,9 @@ class Budget:
         self.unit, self.total, self._name = loss.unit, loss.value, name
         self.delta = None if delta is None else total_delta(delta)
         for_keys = keys_delta_of(keys_delta, self.delta, self.unit)
-        self._keys_delta = self.delta if for_keys is None else for_keys
         self._path = None if path is None else absolute(path)
         self._account: Sums | Promise = Sums(self.unit, self.total, self.delta)
-        if self.delta is not None and for_keys is not None:
+        if self.delta is not None and self.unit == "epsilon":
             self._account = Promise.of(self.total, self.delta, for_keys)
         self._seen = FREE  # what was spent when the ledger was last read
         self._process = os.getpid()
@@ -280,6 +282,11 @@ class Budget:
         return self._left().delta
 
     @property
+    def _keys_delta(self) -> Fraction | None:
+        """What of δ keys may spend."""
+        return self._account.keys_delta if isinstance(self._account, Promise) else self.delta
+
+    @property
     def _guarantee(self) -> Promise | None:
         """The guarantee of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
         return self._account if isinstance(self._account, Promise) else None
@@ -292,7 +299,15 @@ class Budget:
     def _has_room(self, claims: Iterable[Claim]) -> bool:
         """Return whether a release with these claims would fit now. Nothing is charged."""
         claims, left = list(claims), self._left()
-        return all(map(self._takes, claims)) and self._account.fits(sum_of(map(self._account.cost, claims)), left)
+        if not all(map(self._takes, claims)):
+            return False
+        account = self._account.fixed_by(claims) if self._is_fresh else self._account
+        return account != self._account or account.fits(sum_of(map(account.cost, claims)), left)
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether nothing was ever charged."""
+        return self._in_ledger(lambda _, head: head.charges == 0)
 
     def _as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
         """Return the loss that the ledger has for a claim; None if it takes none such."""
@@ -473,7 +488,10 @@ class Budget:
         def pay() -> None:
             now = time.time_ns() // 1000
             with self._transaction() as (connection, head):
-                costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
+                account = self._account  # with the order that the ledger has
+                if not head.charges:
+                    account = account.fixed_by([claim for _, claim in entries])
+                costs = [account.cost(claim) for _, claim in entries]
                 requested = sum_of(costs)
                 for number in requested:
                     _text(number)  # a number too long to keep is too long for the messages below
@@ -487,23 +505,26 @@ class Budget:
                     )
                     raise ValueError(msg)
                 spent = _spent(head)
-                left = self._account.left(spent)
-                if not self._account.fits(requested, left):
+                left = account.left(spent)
+                takes_all = account != self._account and isinstance(account, Promise) and account.is_closed
+                if not takes_all and not account.fits(requested, left):
                     times = [one.microseconds for one in ledger.read_charges(connection, head)] if self._path else []
                     ends = (_moment(times[0]), _moment(times[-1])) if times else None
-                    raise self._account.refusal(requested, left, None if self._path is None else str(self._path), ends)
+                    raise account.refusal(requested, left, None if self._path is None else str(self._path), ends)
                 charges = []
                 for (what, claim), cost in zip(entries, costs, strict=True):
                     spent = spent.plus(cost)
-                    unit, loss, rho = self._account.written(claim)
+                    unit, loss, rho = account.written(claim)
                     charges.append(
                         ledger.Charge(
                             *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
                             *(stored(spent.delta), _text(rho), stored(spent.divergence), int(unchecked)),
                         )
                     )
+                head = _with_account(head, account)
                 head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
                 ledger.write_charges(connection, head, charges)
+            self._account = account
             self._see(spent)
 
         uninterrupted(pay)
@@ -614,7 +635,7 @@ class Budget:
         """Read the head of the ledger; raise unless it is this budget's, and no older than it was."""
         head = ledger.read_head(connection)
         account, spent = _account_of(head), _spent(head)
-        if account.terms != self._account.terms:
+        if not self._account.is_opened_as(account):
             msg = (
                 f"{self._where()} must be opened with its own total, {account}, got {self._account}. "
                 f"{_whose(connection, head)}.\n\n"
@@ -632,6 +653,8 @@ class Budget:
         if fallen is not None:
             msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
             raise sqlite3.DatabaseError(msg)
+        if isinstance(account, Promise) and isinstance(self._account, Promise):
+            account = replace(account, is_said=self._account.is_said or account.is_said)
         self._name, self._account = head.name, account  # a guarantee has the order that it was made with
         self._see(spent)
         return head
@@ -640,15 +663,27 @@ class Budget:
 def _head_of(account: Sums | Promise, name: str | None) -> ledger.Head:
     if isinstance(account, Sums):
         return ledger.Head(account.unit, stored(account.total), name, delta=_text(account.delta))
-    head = ledger.Head("epsilon", stored(account.epsilon), name, delta=stored(account.delta))
-    return head._replace(keys_delta=stored(account.keys_delta), order=stored(account.order), rho=stored(account.rho))
+    return _with_account(ledger.Head("epsilon", stored(account.epsilon), name, delta=stored(account.delta)), account)
+
+
+def _with_account(head: ledger.Head, account: Sums | Promise) -> ledger.Head:
+    if isinstance(account, Sums):
+        return head
+    return head._replace(
+        keys_delta=stored(account.keys_delta),
+        order=stored(account.order),
+        rho=stored(account.rho),
+        is_said=int(account.is_said),
+        is_closed=int(account.is_closed),
+    )
 
 
 def _account_of(head: ledger.Head) -> Sums | Promise:
     total, delta = Fraction(head.total), None if head.delta is None else Fraction(head.delta)
     if delta is None or head.keys_delta is None or head.order is None or head.rho is None:
         return Sums("rho" if head.unit == "rho" else "epsilon", total, delta)
-    return Promise(total, delta, *map(Fraction, (head.keys_delta, head.order, head.rho)))
+    keys_delta, order, rho = map(Fraction, (head.keys_delta, head.order, head.rho))
+    return Promise(total, delta, keys_delta, order, rho, bool(head.is_said), bool(head.is_closed))
 
 
 def _spent(head: ledger.Head) -> Cost:

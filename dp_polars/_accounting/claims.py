@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypedDict
 
-from dp_polars._accounting import costs
+from dp_polars._accounting import costs, gaussians
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
     USUAL_RELATION,
@@ -25,12 +25,14 @@ from dp_polars._accounting.terms import (
     Unit,
     check_delta,
     check_relation,
+    in_decimals,
 )
 from dp_polars._base.numbers import (
     Number,
     as_fraction,
     ball,
     flag,
+    float_up,
     one_of,
     positive_fraction,
     positive_int,
@@ -148,8 +150,8 @@ class Claim:
     # list of quantiles the levels of its tree, each of which draws once from every row.
     draws: int = field(default=1, kw_only=True)
     # Under "replace_one": R where the row that goes and the one that comes are in one group, as a part of
-    # `score_range`. From 1/2, where one row alone moves a number as far, to 1. Of a number with several draws, what all
-    # of them cost together (`docs/proofs/spreads.md`, Theorem 5).
+    # `score_range`. From 1/2, where one row alone moves a number as far, to 1. For a number with several draws, what
+    # all of them cost together (`docs/proofs/spreads.md`, Theorem 5).
     same_group: Fraction = field(default=costs.ALL, kw_only=True)
     # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
     # people must meet. None: not known.
@@ -347,13 +349,29 @@ class Claim:
 
     def _cost_of(self, unit: Unit, x: Fraction, distance: int | Fraction = 1) -> Fraction:
         """Return what all draws cost at a rate times range, of which `distance` is a factor."""
-        own = costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), **self._replaced)
-        return self.attained * own
+        unattained = costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), **self._replaced)
+        return self.attained * unattained
 
     @property
     def squares(self) -> Fraction:
         """The largest sum of squares of all moves that one person makes, as a discrete Gaussian is charged for it."""
         return 2 * self._cost_of("rho", self.score_range)
+
+    @property
+    def moves(self) -> list[tuple[Fraction, int | Fraction]]:
+        """How far Gaussians move over the deviation of their noise, and how many do so: they dominate all draws.
+
+        `docs/proofs/spreads.md`, Theorem 6. How many need not be whole, as the sum of squares alone matters.
+        """
+        x, spread, times = self.rate * self.score_range, self.contributions, self.draws * self.attained
+        if self.same_group < costs.ALL:
+            replaced = costs.Replaced(x / 2, x * (self.same_group - costs.HALF), spread, self.groups)
+            if self.draws == 1:
+                worst = max(replaced.corners(), key=lambda corner: sum(n * move**2 for move, n in corner))
+                return [(move, n * times) for move, n in worst if move]
+            times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
+        filled = [(x * spread.per_group, times * spread.full_groups), (x * spread.rest, times)]
+        return [(move, n) for move, n in filled if move]
 
     @property
     def _replaced(self) -> _HowReplaced:
@@ -417,7 +435,12 @@ def epsilon_of(claims: Sequence[Claim]) -> float:
 
 
 def _epsilon_at(loss: Loss, claims: Sequence[Claim]) -> float:
-    return costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+    epsilon = costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+    if any(claim.mechanism != "discrete_gaussian" for claim in claims):
+        return epsilon
+    shift = gaussians.shift_of(move for claim in claims for move in claim.moves)
+    least = None if shift is None else gaussians.epsilon_of(shift, _DELTA)
+    return epsilon if least is None else min(epsilon, float_up(least))
 
 
 def in_words(claims: Sequence[Claim]) -> str:
@@ -427,7 +450,7 @@ def in_words(claims: Sequence[Claim]) -> str:
     epsilon = epsilon_of(claims)
     if epsilon < math.inf:
         meant.append(_at_delta(epsilon))
-    text = f"{loss}, delta={show(gone, up=True)}" if gone else str(loss)
+    text = f"{loss}, delta={in_decimals(gone, up=True)}" if gone else str(loss)
     return f"{text} ({'; '.join(meant)})" if meant else text
 
 

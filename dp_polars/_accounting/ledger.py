@@ -290,7 +290,7 @@ def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
-_VERSION = 6  # as SQLite's user_version; no other one is opened
+_VERSION = 7  # as SQLite's user_version; no other one is opened
 
 _TABLES = [
     """CREATE TABLE answers (
@@ -300,7 +300,7 @@ _TABLES = [
     """CREATE TABLE budget (
     id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
     charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT,
-    keys_delta TEXT, "order" TEXT, rho TEXT, spent_divergence TEXT, digest TEXT)""",
+    keys_delta TEXT, "order" TEXT, rho TEXT, spent_divergence TEXT, is_said INTEGER, is_closed INTEGER, digest TEXT)""",
     """CREATE TABLE charges (
     id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, unit TEXT, loss TEXT, running_total TEXT,
     delta TEXT, running_delta TEXT, rho TEXT, running_divergence TEXT, unchecked INTEGER, digest TEXT)""",
@@ -313,7 +313,8 @@ class Head(NamedTuple):
     """The `budget` row without its digest; numbers are exact rationals as text.
 
     The part of delta for keys, the order of divergences and the largest rho are those of a guarantee of (epsilon,
-    delta), and None for others. Its sum of epsilons is None once a release had none.
+    delta), and None for others. Its sum of epsilons is None once a release had none. `is_said` is 1 if the part for
+    keys was said, and `is_closed` if one release took the whole guarantee; else they are 0.
     """
 
     unit: str
@@ -330,6 +331,8 @@ class Head(NamedTuple):
     order: str | None = None
     rho: str | None = None
     spent_divergence: str = "0"
+    is_said: int = 0
+    is_closed: int = 0
 
 
 class Charge(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import reduce
 from typing import NamedTuple, TypeAlias
 
-from dp_polars._accounting import costs
+from dp_polars._accounting import costs, gaussians
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, argument
 from dp_polars._base.numbers import as_fraction, float_up, rounded_down, show
@@ -31,24 +31,58 @@ class Promise:
     order: Fraction  # α, above 1: that of the divergences that are added up
     # The largest rho that fits alone, so that divergences add up to at most α·rho. 0: only pure releases fit.
     rho: Fraction
+    # Whether the part for keys was said. Otherwise the first release fixes it.
+    is_said: bool = field(default=False, compare=False)
+    is_closed: bool = False  # whether one release took all of it
 
     @classmethod
     def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Promise:
         """Return a guarantee with the order at which the largest rho fits; a half of delta is for keys unless said."""
-        for_keys = delta / 2 if keys_delta is None else keys_delta
+        for_keys, is_said = delta / 2 if keys_delta is None else keys_delta, keys_delta is not None
         left = costs.delta_left(delta, for_keys)
         if not left:
-            return cls(epsilon, delta, for_keys, Fraction(2), Fraction(0))
+            return cls(epsilon, delta, for_keys, Fraction(2), Fraction(0), is_said)
         order = 1 + rounded_down(Fraction(costs.best_order(epsilon, left)), _DIGITS_OF_ORDER)
         most = costs.divergence_for(epsilon, left, order)
         rho = rounded_down(most / order, _DIGITS_OF_RHO) if most > 0 else Fraction(0)
-        return cls(epsilon, delta, for_keys, order, rho)
+        return cls(epsilon, delta, for_keys, order, rho, is_said)
 
     def part(self, epsilon: Fraction, delta: Fraction) -> Promise:
         """Return a guarantee of other numbers whose keys have the same share of delta; this one for its own numbers."""
         if (epsilon, delta) == (self.epsilon, self.delta):
             return self
         return Promise.of(epsilon, delta, delta * self.keys_delta / self.delta)
+
+    @property
+    def without_keys(self) -> Promise:
+        """The guarantee if its first release takes all of it and selects no keys: this one where their part is said."""
+        return self if self.is_said else replace(Promise.of(self.epsilon, self.delta, Fraction(0)), is_said=False)
+
+    def fixed_by(self, claims: Sequence[Claim]) -> Promise:
+        """Return the guarantee that its first release fixes.
+
+        What does not fit next to keys may fit if nothing is left to them. What is Gaussian alone may take all of it, by
+        a proof of its own: then nothing else is ever released. `docs/proofs/promises.md`, Theorems 1 and 4.
+        """
+        cost = sum_of(map(self.cost, claims))
+        if cost.delta or self.fits(cost, self.left(FREE)):
+            return self
+        only_losses = self.without_keys
+        if only_losses.fits(sum_of(map(only_losses.cost, claims)), only_losses.left(FREE)):
+            return only_losses
+        return replace(only_losses, is_closed=True) if self.is_kept_by(claims) else self
+
+    def is_kept_by(self, claims: Sequence[Claim]) -> bool:
+        """Return whether discrete Gaussians keep all of the guarantee if nothing else is ever released."""
+        if any(claim.mechanism != "discrete_gaussian" for claim in claims):
+            return False
+        shift = gaussians.shift_of(move for claim in claims for move in claim.moves)
+        return shift is not None and gaussians.delta_of(shift, self.epsilon) <= self.delta_of_whole
+
+    @property
+    def delta_of_whole(self) -> Fraction:
+        """What of delta one release may use that takes all of the guarantee."""
+        return self.delta - self.keys_delta if self.is_said else self.delta
 
     @property
     def divergence(self) -> Fraction:
@@ -58,11 +92,18 @@ class Promise:
     @property
     def terms(self) -> tuple[object, ...]:
         """What was guaranteed, whatever the order is."""
-        return "epsilon", self.epsilon, self.delta, self.keys_delta
+        return "epsilon", self.epsilon, self.delta
+
+    def is_opened_as(self, other: Promise | Sums) -> bool:
+        """Return whether a budget with these numbers may open a ledger that has the other's."""
+        if not isinstance(other, Promise) or self.terms != other.terms:
+            return False
+        return not self.is_said or self.keys_delta == other.keys_delta
 
     def __str__(self) -> str:
         text = f"epsilon={argument(self.epsilon)}, delta={argument(self.delta)}"
-        return text if 2 * self.keys_delta == self.delta else f"{text}, keys_delta={argument(self.keys_delta)}"
+        is_half = 2 * self.keys_delta == self.delta
+        return text if is_half or not self.is_said else f"{text}, keys_delta={argument(self.keys_delta)}"
 
     def cost(self, claim: Claim) -> Cost:
         loss, rho = claim.cost("epsilon") if claim.has_epsilon else None, claim.cost("rho")
@@ -73,6 +114,8 @@ class Promise:
 
     def left(self, spent: Cost) -> Cost:
         """Return what is left after what was spent: the largest epsilon, divergence and delta that still fit."""
+        if self.is_closed:
+            return FREE
         divergence = max(self.divergence - spent.divergence, Fraction(0))
         # The divergence of whatever is pure is at most its epsilon.
         pure = divergence if spent.loss is None else max(self.epsilon - spent.loss, divergence)
@@ -94,12 +137,25 @@ class Promise:
     def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:
         """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole guarantee."""
         proved = [costs.epsilon_at("rho", rho, delta, spent.delta)]
+        if self.is_closed:
+            proved += [float_up(self.epsilon)] * (delta >= self.delta)
+            return costs.EpsilonAt(min(proved), min(proved))
         if spent.loss is not None:
             proved.append(costs.epsilon_at("epsilon", spent.loss, delta, spent.delta))
         left = costs.delta_left(delta, spent.delta)
         if left and spent.divergence:
             proved.append(costs.epsilon_of_divergence(spent.divergence, left, self.order))
-        return costs.EpsilonAt(min(proved), self._total_at(delta))
+        total = self._total_at(delta)
+        if spent == FREE:  # one release may still take all of it
+            total = max(total, self.without_keys._total_at(delta), self._whole_at(delta))
+        return costs.EpsilonAt(min(proved), total)
+
+    def _whole_at(self, delta: Fraction) -> float:
+        """Return an epsilon at another delta of whatever takes all of the guarantee by `is_kept_by`."""
+        if delta >= self.delta:
+            return float_up(self.epsilon)
+        least = gaussians.epsilon_of(gaussians.largest_shift(self.epsilon, self.delta), delta)
+        return math.inf if least is None else float_up(least)
 
     def _total_at(self, delta: Fraction) -> float:
         """Return the epsilon of the proof with another delta in the place of that of the guarantee."""
@@ -123,6 +179,14 @@ class Sums:
     @property
     def terms(self) -> tuple[object, ...]:
         return self.unit, self.total, self.delta
+
+    def is_opened_as(self, other: Promise | Sums) -> bool:
+        """Return whether a budget with these numbers may open a ledger that has the other's."""
+        return self == other
+
+    def fixed_by(self, claims: Sequence[Claim]) -> Sums:  # noqa: ARG002
+        """Return the sums themselves: no release changes what was guaranteed."""
+        return self
 
     def __str__(self) -> str:
         total = f"{self.unit}={argument(self.total)}"

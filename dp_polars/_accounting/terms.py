@@ -310,7 +310,8 @@ class BudgetExceededError(ValueError):
         if is_short or not self.short_by_delta:
             missing.append(" (or in rho: ".join(losses) + ")" * (len(losses) - 1))
             ways.append(
-                f"query.scaled_to({self.unit}=budget.remaining.{self.unit}) takes all that is left"
+                f"query.scaled_to({self.unit}=budget.remaining.{self.unit}) takes all that is left, "
+                f"{show(100 * rounded_down(self.remaining / self.requested, 3))} % of what was requested"
                 if self.remaining > 0
                 else "budget.remaining is 0, so that no query.scaled_to(…) fits"
             )

@@ -161,6 +161,14 @@ def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
     return f"{float(rounded):.{digits}g}" if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000 else f"{rounded:g}"
 
 
+def cost_up(value: Fraction) -> str:
+    """Return a loss, or a delta, as all that shows one: a decimal of up to four digits that is not below it."""
+    short = f"{decimal_of(value, 4, ROUND_CEILING):f}"
+    if len(short) > 20:
+        return show(value, 4, up=True)
+    return short.rstrip("0").rstrip(".") if "." in short else short
+
+
 def rounded_down(value: Fraction, digits: int) -> Fraction:
     """Return the nearest decimal below of this number of significant digits."""
     return Fraction(decimal_of(value, digits))

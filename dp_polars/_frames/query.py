@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias
 
 import polars as pl
 
+from dp_polars._accounting import gaussians
 from dp_polars._accounting.budget import Budget, total_delta
 from dp_polars._accounting.claims import cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
-from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
+from dp_polars._accounting.terms import Loss, Terms, Unit, exact, in_decimals, warn_if_large
 from dp_polars._base.calls import Suggesting, all_called
 from dp_polars._base.files import expanded, replacing
-from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
+from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, rounded_down, show
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_integers
 from dp_polars._frames.requests import PeopleRequest
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
+_DIGITS = 10  # of the rho of outputs that keep a guarantee by themselves
 _ROWS = 1000  # errors of means are compared for groups of this many rows, where none is requested
 
 
@@ -52,11 +54,15 @@ def at_promise(
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
-    The guarantee is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
+    The guarantee is as the budget has it: which rho it is, and how much of delta is left to keys. Where it is all of a
+    budget of which nothing is spent, or there is none, keys that are not selected are left nothing.
     """
     of_all = None if budget is None else budget._guarantee
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
     gone = sum((ask.query.claim.delta for ask, _ in outputs), Fraction(0))
+    takes_all = not gone and (budget is None or (promise is of_all and budget._is_fresh))
+    if takes_all:
+        promise = promise.without_keys
     if gone > promise.keys_delta:
         msg = (
             f"delta must leave room for the keys, which spend {show(gone, up=True)}, got {show(delta)}, of which "
@@ -71,6 +77,8 @@ def at_promise(
             found[target.unit] = _in_unit(outputs, target)
         except ValueError as error:
             refused[target.unit] = str(error).partition("\n")[0].removesuffix(".")
+    if takes_all and "rho" in found:
+        found["rho"] = _of_whole(outputs, promise) or found["rho"]
     if not found:
         reasons = "; ".join(f"in {unit}, {reason}" for unit, reason in refused.items())
         msg = (
@@ -87,6 +95,26 @@ def at_promise(
     words = f"For {_promised(epsilon, delta)} in all, the unit is {unit}{why}."
     promised = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
     return found[unit], UnitTaken(promised, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
+
+
+# A guess of the rho, whose shift then says by how much it is off, and the next ones, which nearly always are right.
+_GUESSES = 4
+
+
+def _of_whole(outputs: Sequence[Typed], promise: Promise) -> list[Ask[Any]] | None:
+    """Return outputs in rho that keep a guarantee by themselves, if they all are Gaussian: else None."""
+    most = gaussians.largest_shift(promise.epsilon, promise.delta_of_whole)
+    rho = most**2 / 2
+    for guess in range(_GUESSES):
+        asks = _in_unit(outputs, Loss(rounded_down(rho, _DIGITS), "rho"))
+        claims = [ask.query.claim for ask in asks]
+        if any(claim.mechanism != "discrete_gaussian" for claim in claims):
+            return None
+        if guess and promise.is_kept_by(claims):
+            return asks if rho > promise.rho else None
+        shift = gaussians.likely_shift(move for claim in claims for move in claim.moves)
+        rho *= (most / Fraction(shift)) ** 2 * (1 - Fraction(1, 10**8))
+    return None
 
 
 def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
@@ -166,7 +194,7 @@ def _compared(errors: Mapping[Unit, Sequence[float | None]], unit: Unit) -> str:
 
 
 def _promised(epsilon: Fraction, delta: Fraction) -> str:
-    return f"epsilon={show(epsilon, up=True)}, delta={show(delta, up=True)}"
+    return f"epsilon={in_decimals(epsilon, up=True)}, delta={in_decimals(delta, up=True)}"
 
 
 class OfAnswers(Suggesting):
@@ -320,8 +348,10 @@ class PrivateQuery(OfAnswers, WithoutRows):
         epsilon, delta
             With a delta, above 0 and below 1: the query keeps (epsilon, delta)-differential privacy, *in the unit with
             the smaller errors*. In `epsilon` the losses add up to epsilon; in `rho` to the largest rho that proves
-            (epsilon, delta) with a half of delta left to keys, or what the frame's budget leaves to them. So what is
-            scaled to the guarantee of a budget fits into it exactly.
+            (epsilon, delta), without the part of delta that the frame's budget leaves to keys. Where the query is all
+            that is released for the guarantee, and selects no keys, nothing is left to them: without a budget, or
+            where nothing is spent of one with the same epsilon and delta. If all of its noise is Gaussian then, its
+            rho is larger still. So what is scaled to the guarantee of a budget fits into it exactly.
         epsilon, rho
             Without a delta: what one release shall cost, exactly one of them. Outputs without a loss get theirs in this
             unit; all others keep unit and mechanism.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from dp_polars._accounting.claims import delta_of, loss_of, mechanisms_of
-from dp_polars._accounting.terms import Unit, in_words
+from dp_polars._accounting.terms import Unit
 from dp_polars._base.column_types import unit_of_text
 from dp_polars._base.digests import ipc_of, listed, sha256_of
 from dp_polars._base.numbers import Number, as_fraction, plural
@@ -22,8 +22,10 @@ from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import NOT_RECORDED, follows_facts, loss_facts, number_facts, output_facts
 from dp_polars._release.contract import Product
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
+from dp_polars._release.protection import most_in_words
 from dp_polars._release.request import AnyRequest, Ask, Line, said_once
 from dp_polars._sources.plans import steps_and_urls
+from dp_polars._steps.words import in_words as expression_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,9 +171,9 @@ def _protection(request: AnyRequest[Asked]) -> str:
     protection = request.protection
     if protection.unit is None:
         return "Each person is one row."
-    bounds = [f"{ask.name}: {_most_of(request, ask)}" for ask in request.asks]
+    most = said_once({ask.name: [_most_of(request, ask)] for ask in request.asks})
     beyond = said_once({ask.name: [_beyond(ask)] for ask in request.asks if request.dropping(ask)})
-    return " ".join([f"One person counts at most as much as this. {'; '.join(bounds)}.", *beyond])
+    return " ".join([*most, *beyond])
 
 
 def _beyond(ask: Ask[Any]) -> str:
@@ -185,9 +187,9 @@ def _beyond(ask: Ask[Any]) -> str:
 
 
 def _most_of(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
-    clips = request.clips(ask)
-    clipped = "" if clips is None else "{} in a group clipped to {}".format(*clips)
-    return ", ".join(filter(None, [in_words(request.bounds_of(ask)), clipped])) or "whatever rows a person has"
+    clips, bounds = request.clips(ask), request.bounds_of(ask)
+    counts = most_in_words(bounds) if bounds else "Each person counts with all rows."
+    return counts + ("" if clips is None else " The {} of a person in a group is clipped to {}.".format(*clips))
 
 
 def _table(pipeline: Pipeline, source: pl.LazyFrame | None) -> Facts:
@@ -224,9 +226,10 @@ def _public_frame(frame: pl.DataFrame) -> str:
 def _step(step: Step) -> str:
     arguments: list[object] = []
     if isinstance(step, Expressions):
-        arguments = [*step.expressions]
+        arguments = [*map(expression_in_words, step.expressions)]
     elif isinstance(step, EachColumn):
-        arguments = [argument for columns, values in step.columns for argument in (columns, *values)]
+        every = (argument for columns, values in step.columns for argument in (columns, *values))
+        arguments = [expression_in_words(one) if isinstance(one, pl.Expr) else one for one in every]
     elif isinstance(step, Rename) and not callable(step.mapping):
         arguments = [f"{old}: {new}" for old, new in step.mapping.items()]
     elif isinstance(step, Join):
@@ -244,6 +247,6 @@ def _output(line: Line[Asked]) -> Facts:
         said["error_95"] = None
     if ask is None:
         return follows_facts(row["output"], row["selects"]) | said
-    columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
+    columns = ", ".join(map(expression_in_words, ask.columns))
     selects = f"{row['selects']}, of {columns}" if columns else row["selects"]
     return output_facts(row["output"], ask.query, selects, line.types) | said

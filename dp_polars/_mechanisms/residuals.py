@@ -222,7 +222,7 @@ UNITS = 1 << 16
 _LARGEST = 2.0**42
 # Shares of a loss are parts of 2**16. What gets less than this part of an equal share is not drawn.
 _PARTS, _LEAST_SHARE = 1 << 16, 0.05
-# All ways in which a person's combinations may agree are tried, up to so many combinations and ways.
+# All ways in which a person's combinations may agree are tried, up to this number of combinations and ways.
 _MOST_MEETING, _MOST_WAYS = 6, 10_000
 # The mean variance is at most this much above the least one, as a share of it, or the steps are used up.
 _GAP, _STEPS = 1e-3, 2000
@@ -299,22 +299,22 @@ def largest_squares(sizes: Axes, rows: Sequence[int], weights: Mapping[Axes, Fra
         return found[axes]
 
     squares = sum(n * n for n in rows)
-    alone, pairs = squares * meet(every), list(itertools.combinations(range(number), 2))
+    apart, pairs = squares * meet(every), list(itertools.combinations(range(number), 2))
     partitions = [_partitions(number, size) for size in sizes] if number <= _MOST_MEETING else []
     if not partitions or math.prod(map(len, partitions)) > _MOST_WAYS:
-        return alone + (sum(rows) ** 2 - squares) * max(meet(every - {axis}) for axis in every if sizes[axis] > 1)
+        return apart + (sum(rows) ** 2 - squares) * max(meet(every - {axis}) for axis in every if sizes[axis] > 1)
     most = Fraction(0)
     for way in itertools.product(*partitions):
         agreed = [frozenset(axis for axis in every if way[axis][one] == way[axis][other]) for one, other in pairs]
         if every not in agreed:
             together = (2 * rows[a] * rows[b] * meet(axes) for (a, b), axes in zip(pairs, agreed, strict=True))
             most = max(most, sum(together, Fraction(0)))
-    return alone + most
+    return apart + most
 
 
 @cache
 def _partitions(number: int, most: int) -> list[tuple[int, ...]]:
-    """Return the ways to give things values, up to their names: at most so many different ones."""
+    """Return the ways to give things values, up to their names: at most this number of different ones."""
     ways: list[tuple[int, ...]] = [()]
     for _ in range(number):
         ways = [(*way, value) for way in ways for value in range(min(len({*way}) + 1, most))]

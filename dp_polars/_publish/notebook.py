@@ -1,9 +1,8 @@
 """The planner: a thin view of `dp_polars._publish`. Run it with `python -m dp_polars plan FILE`."""
 
-from __future__ import annotations
-
 import marimo
 
+__generated_with = "0.16.0"  # without it, or with another import before, marimo warns that the notebook has errors
 app = marimo.App(width="full", app_title="Plan a private release")
 
 with app.setup:

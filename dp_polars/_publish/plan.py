@@ -580,10 +580,13 @@ def _rows_code(plan: Plan) -> list[str]:
 
 
 def _month_code(plan: Plan, column: str) -> str:
-    has_time = isinstance(plan.schema[column], pl.Datetime)
+    """Return the code of the first day of each month: of texts that begin with one such as 2026-01-31."""
+    has_time, is_text = isinstance(plan.schema[column], pl.Datetime), plan.schema[column] == pl.String
     if plan.engine == "polars":
-        return f"{call('pl.col', column)}{'.dt.date()' * has_time}.dt.month_start()"
-    return f'rows[{as_code(column)}]{".date()" * has_time}.truncate("M")'
+        to_date = ".dt.date()" * has_time + '.str.head(10).str.to_date("%Y-%m-%d", strict=False)' * is_text
+        return f"{call('pl.col', column)}{to_date}.dt.month_start()"
+    to_date = ".date()" * has_time + '.substr(0, 10).try_cast("date")' * is_text
+    return f'rows[{as_code(column)}]{to_date}.truncate("M")'
 
 
 def _synthetic_code(plan: Plan, after: str = "") -> str:

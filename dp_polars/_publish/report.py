@@ -355,9 +355,9 @@ def _of_cube(section: Section, cube: Cube, labels: Labels) -> tuple[pl.DataFrame
     values = [cube.dimensions[name].cast(pl.String) for name in by]
     if len(by) == 2 and not any(TOTAL in listed for listed in values):
 
-        def sums(kept: Sequence[str]) -> pl.DataFrame:
-            if kept:
-                return cube.counts(by=kept)
+        def sums(names: Sequence[str]) -> pl.DataFrame:
+            if names:
+                return cube.counts(by=names)
             return pl.DataFrame([cube.count()], [COUNT, *names_of_ends(COUNT)], orient="row")
 
         keys, column = crossed_with_margins(counts, by, sums, labels, COUNT)

@@ -200,8 +200,17 @@ def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
 
 
+# Names of columns of text that are dates: their values are not read.
+_DATES = re.compile(r"(.*[_ .-])?(date|day|month|time|timestamp|when|at|on)s?([_ .-].*)?", re.IGNORECASE)
+
+
 def months_of(schema: pl.Schema) -> dict[str, str]:
-    dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
+    """Return the columns of months that dates offer, and texts that are called like dates, each with its column."""
+    dated = [
+        name
+        for name, dtype in schema.items()
+        if isinstance(dtype, (pl.Date, pl.Datetime)) or (dtype == pl.String and _DATES.fullmatch(name))
+    ]
     return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
 
 

@@ -268,9 +268,9 @@ def crossed_with_margins(
 ) -> tuple[pl.DataFrame, Column]:
     """Return the keys and the cells of a table of a cube, with the sums over each of its two dimensions."""
     frames = [counts.select(pl.col(by).cast(pl.String), *_of(output))]
-    for kept in ([by[0]], [by[1]], []):
-        frame = sums(kept)
-        names = [pl.col(name).cast(pl.String) if name in kept else pl.lit(TOTAL).alias(name) for name in by]
+    for remaining in ([by[0]], [by[1]], []):
+        frame = sums(remaining)
+        names = [pl.col(name).cast(pl.String) if name in remaining else pl.lit(TOTAL).alias(name) for name in by]
         frames.append(frame.select(*names, *_of(output)))
     whole = pl.concat(frames)
     cells = [Cell(*row) for row in whole.select(_of(output)).iter_rows()]

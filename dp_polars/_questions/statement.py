@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._accounting.terms import in_words
-from dp_polars._base.numbers import as_fraction, plural, show
+from dp_polars._base.numbers import as_fraction, cost_up, plural, rounded_down, show
 from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field, checked, software
 
 
@@ -69,14 +70,19 @@ def _is_open(facts: Facts, field: Field) -> bool:
 
 
 def amount(loss: Facts) -> str:
-    text = f"{loss['unit']} = {_exactly(loss)}"
-    return f"{text}, delta = {_exactly(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
+    """Return a loss as `explain` shows it: rounded up to four digits."""
+    text = f"{loss['unit']} = {_rounded(loss)}"
+    return f"{text}, delta = {_rounded(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
 
 
-def _exactly(number: Facts) -> str:
-    """Return a number as a decimal or a short ratio; a long ratio stands behind what it is about."""
-    text = str(number["text"])
-    return f"{text} (exactly {number['exact']})" if text.startswith("about ") else text
+def _rounded(number: Facts) -> str:
+    return cost_up(Fraction(number["exact"]))
+
+
+def _in_full(loss: Facts) -> str:
+    """Return a loss, and what it and its delta are exactly, if these are other numbers."""
+    found = [one["exact"] for one in (loss, loss["delta"]) if Fraction(_rounded(one)) != Fraction(one["exact"])]
+    return amount(loss) + (f" (exactly {', '.join(found)})" if found else "")
 
 
 def _releases(facts: Facts) -> Iterator[tuple[str, Facts]]:
@@ -147,7 +153,7 @@ def _public(release: Facts) -> Iterator[str]:
         if output["candidates"] is not None:
             yield f"Candidates of {output['name']}: {output['candidates']}."
     if release["bounds"]:
-        yield f"Bounds on what counts of a person: {in_words(release['bounds'])}."
+        yield f"Contribution limits: {in_words(release['bounds'])}."
     for frame in release["public_frames"]:
         yield f"A public frame that is joined: {frame}."
     if release["table"]["files"] is not None:
@@ -177,7 +183,7 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
     what = "one evaluation" if facts["state"] == "asked" else "all that is stated here"
     if facts["guarantee"] is not None:
         yield f"All that is stated here keeps the guarantee of {facts['guarantee']}, by the loss that follows."
-    yield f"One person loses {amount(loss)} to {what}."
+    yield f"One person loses {_in_full(loss)} to {what}."
     if loss["definition"]:
         yield loss["definition"]
     yield loss["means"]
@@ -317,10 +323,10 @@ def _drawn(output: Facts) -> tuple[str, str, str]:
 
 
 def _rate(output: Facts) -> str:
-    rate = f"rate {output['rate']:.4g}"
+    rate = f"rate {_up(output['rate'], 4)}"
     if output["scale"] is not None:
         what = "standard deviation" if "gaussian" in output["mechanism"] else "scale"
-        rate += f", {what} {output['scale']:.4g}"
+        rate += f", {what} {show(rounded_down(as_fraction('scale', output['scale']), 4), 4)}"
     draws = f", {output['draws']} draws" if output["draws"] > 1 else ""
     return f"{rate}, range {output['score_range']}{draws}"
 
@@ -328,7 +334,11 @@ def _rate(output: Facts) -> str:
 def _error(output: Facts) -> str:
     if output.get("error_95") is None:
         return "depends on rows that are private: see the note" if output.get("note") else "not known without data"
-    return f"at most {output['error_95']:.4g} ({output['error_unit']}) with 95 %"
+    return f"at most {_up(output['error_95'], 3)} ({output['error_unit']}) with 95 %"
+
+
+def _up(value: float, digits: int) -> str:
+    return show(as_fraction("value", value), digits, up=True)
 
 
 def _unrecorded(facts: Facts, what: str) -> Iterator[Part]:
@@ -471,10 +481,22 @@ class Statement:
         return [field.name for field in asked if _is_open(facts, field)]
 
     def _sections(self) -> Iterator[tuple[str, list[tuple[str, list[Part]]]]]:
+        """Yield headings with the fields below them; what is published lists at the end what nobody stated."""
         facts = self.facts
+        is_draft, missing = facts["state"] != "published", list[str]()
         for section, heading in _HEADINGS.items():
-            fields = ((field, stated(facts, field)) for field in FIELDS if field.section == section)
-            yield heading, [(field.label, parts or ["Not stated"]) for field, parts in fields]
+            found: list[tuple[str, list[Part]]] = []
+            for field in (field for field in FIELDS if field.section == section):
+                parts = stated(facts, field)
+                if not is_draft and _is_open(facts, field):
+                    missing.append(field.label)
+                    parts = [part for part in parts if not str(part).endswith(TO_BE_STATED)]
+                if is_draft or parts:
+                    found.append((field.label, parts or ["Not stated"]))
+            if section == [*_HEADINGS][-1] and missing:
+                found.append(("Not stated", [", ".join(missing)]))
+            if found:
+                yield heading, found
 
     def _record(self) -> dict[str, Any]:
         facts = self.facts

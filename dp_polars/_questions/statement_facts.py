@@ -16,7 +16,7 @@ import polars as pl
 from dp_polars._accounting.costs import epsilon_at
 from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
-from dp_polars._base.numbers import Number, as_fraction, float_up, given, loss_up, one_of, show
+from dp_polars._base.numbers import Number, as_fraction, cost_up, float_up, given, loss_up, one_of, show
 from dp_polars._bins.candidates import Grid, ends_of
 from dp_polars._questions.question import Asked
 
@@ -228,13 +228,11 @@ def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number) -
 
 def guaranteed(loss: Facts) -> str:
     """Return what a loss guarantees to one person: rounded up to four digits, in rho as an ε at a δ."""
-    value, delta = (show(Fraction(one["exact"]), 4, up=True) for one in (loss, loss["delta"]))
-    if loss["unit"] == "epsilon":
-        return f"ε = {value}" + ("" if delta == "0" else f" and δ = {delta}")
-    at = loss["at_delta"]
-    if at["epsilon"] is None:
-        return f"ρ = {value}"
-    return f"ε = {show(as_fraction('epsilon', at['epsilon']), 4, up=True)} and δ = {at['text']} (ρ = {value})"
+    value, delta = (cost_up(Fraction(one["exact"])) for one in (loss, loss["delta"]))
+    at, symbol = loss["at_delta"], {"epsilon": "ε", "rho": "ρ"}[loss["unit"]]
+    if loss["unit"] == "epsilon" or at["epsilon"] is None:
+        return f"{symbol} = {value}" + ("" if delta == "0" else f" and δ = {delta}")
+    return f"ε = {cost_up(as_fraction('epsilon', at['epsilon']))} and δ = {at['text']} (ρ = {value})"
 
 
 def number_facts(value: Fraction) -> Facts:

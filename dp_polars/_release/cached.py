@@ -123,7 +123,7 @@ def written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON t
         return [kind, [[name, written(getattr(value, name))] for name in names]]
     msg = (
         f"a statistic whose answer is to be cached must consist of values that can be written down, got {kind}.\n\n"
-        "Hint: leave dataset out of protect; then nothing is kept."
+        "Hint: leave dataset out of protect; then nothing is cached."
     )
     raise TypeError(msg)
 
@@ -145,7 +145,7 @@ class CachedAnswerWarning(UserWarning):
     """An answer that is cached was returned for rows of files that have changed since it was drawn.
 
     The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
-    they came from, and of files their paths, inode numbers and times of change. Where these are others now, the kept
+    they came from, and of files their paths, inode numbers and times of change. Where these are others now, the cached
     answer is returned all the same: nothing is charged. `release(ignore_cache=True)` draws from the rows at hand and is
     charged; another `dataset` caches the answers apart.
 

@@ -22,7 +22,7 @@ from polars import selectors as cs
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
 from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
-from dp_polars._base.numbers import as_fraction, flag, given, loss_up, plural, positive_int, show
+from dp_polars._base.numbers import as_fraction, cost_up, flag, given, loss_up, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
@@ -617,6 +617,8 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
 
 
 _WIDTH = 80
+# How sentences begin that are about the whole release, not about the output in whose note they stand.
+_OF_ALL = ("For epsilon=", "The release costs ", "It costs less in ", _OPEN.partition(":")[0])
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
@@ -636,7 +638,8 @@ class Explained(pl.DataFrame):
         lines = [_line(row, widths) for row in (headers, ["─" * width for width in widths], *cells)]
         names = [": ".join(_cell(row, name) for name in (*several, "output")) for row in rows]
         for of, note in _notes_of(names, [str(row["note"]) for row in rows]):
-            lines += ["", *wrap(f"{of}: {note}", _WIDTH, subsequent_indent="  ", break_long_words=False)]
+            text = f"{of}: {note}" if of else note
+            lines += ["", *wrap(text, _WIDTH, subsequent_indent="  " if of else "", break_long_words=False)]
         return "\n".join([*lines, "", f"All {self.width} columns: .columns; this is a DataFrame."])
 
     def __repr__(self) -> str:
@@ -650,11 +653,17 @@ class Explained(pl.DataFrame):
 
 
 def _notes_of(names: Sequence[str], notes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is noted of each output, and then, once, what is noted of several; a note is made of sentences."""
+    """Yield what is noted of the release, of each output, and then, once, of several; a note is made of sentences."""
     said: dict[str, list[str]] = {}
+    of_all = list[str]()
     for name, note in zip(names, notes, strict=True):
         for sentence in dict.fromkeys(_SENTENCES.split(note)):
-            said.setdefault(sentence, []).append(name)
+            if sentence.startswith(_OF_ALL):
+                of_all.append(sentence)
+            else:
+                said.setdefault(sentence, []).append(name)
+    if of_all:
+        yield "", " ".join(of_all)
     by_names: dict[tuple[str, ...], list[str]] = {(name,): [] for name in names}
     for sentence, of in said.items():
         by_names.setdefault(tuple(of), []).append(sentence)
@@ -681,5 +690,5 @@ def _cell(row: dict[str, Any], name: str) -> str:
     if name in ("epsilon", "rho"):
         if _unit(row) is None:
             return "none yet"
-        return show(as_fraction(name, value), 4, up=True) if _unit(row) == name else ""
-    return "" if value is None else f"{value:.3g}" if name == "delta" else str(value)
+        return cost_up(as_fraction(name, value)) if _unit(row) == name else ""
+    return "" if value is None else cost_up(as_fraction(name, value)) if name == "delta" else str(value)

@@ -199,7 +199,7 @@ def read(tree: Any, frame: pl.LazyFrame) -> ExprNode:  # noqa: ANN401
 def write(tree: dict[str, Any]) -> pl.Expr | None:
     """Return the expression that JSON stands for, None where JSON can't hold it: it has no NaN and no infinity."""
     try:
-        expr = _parse(json.dumps(tree))
+        expr = parse(json.dumps(tree))
     except ComputeError:
         return None
     return expr if tree_of(expr) == tree else None
@@ -245,7 +245,7 @@ def _method_of_lists(evaluation: object, variant: str) -> str:
 
 def without_nan(tree: object) -> pl.Expr:
     """Return the expression that JSON stands for, with 0 where JSON could not hold a NaN or an infinity."""
-    return _parse(re.sub(r'\{"Float(16|32|64|)": null\}', r'{"Float\1": 0.0}', json.dumps(tree)))
+    return parse(re.sub(r'\{"Float(16|32|64|)": null\}', r'{"Float\1": 0.0}', json.dumps(tree)))
 
 
 def holds_answer(tree: Tree) -> bool:
@@ -292,7 +292,7 @@ def schema_of(tree: Tree, frame: pl.LazyFrame) -> pl.Schema:
     return frame.select(without_nan(tree)).collect_schema()
 
 
-def _parse(text: str) -> pl.Expr:
+def parse(text: str) -> pl.Expr:
     return pl.Expr.deserialize(io.BytesIO(text.encode()), format="json")
 
 

@@ -89,7 +89,7 @@ def loss_for(
 
     Notes
     -----
-    The true answer is that of the rows that the limits keep, drawn once for all losses: `simulate` says what the bounds
+    The true answer is that of the rows that the limits keep, drawn once for all losses: `simulate` says what the limits
     drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
     a count, a sum or a mode worse, but may a quantile in the column's unit, and a mean by a little. So the search goes
     down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.

@@ -22,7 +22,6 @@ import numpy as np
 
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.costs import Replaced
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
 from dp_polars._base.calls import called
 from dp_polars._base.extras import require
@@ -263,24 +262,20 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int | Fraction]]:
     """Return the losses whose pairs dominate all draws, and how often each, however a person's rows spread.
 
     For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
-    rows in one group, as nothing of the same pure loss is worse. Of noise in the place of a person, Theorem 6 there.
+    rows in one group, as nothing of the same pure loss is worse. For noise and a person in another's place: Theorem 6.
     """
-    x, spread, times = claim.rate * claim.score_range, claim.contributions, Fraction(claim.draws)
-    replaced = Replaced(x / 2, x * (claim.same_group - costs.HALF), spread, claim.groups)
-    if claim.same_group < costs.ALL and not claim.has_epsilon:
-        if claim.draws == 1:
-            corners = replaced.corners()
-            return [*max(corners, key=lambda corner: sum(n * moved**2 for moved, n in corner))]
-        times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
-    elif claim.same_group == costs.HALF and claim.draws == 1:  # rows of the old person and of the new one, each by half
-        x, times = x / 2, 2 * times
-    parts = [(x * spread.per_group, times * spread.full_groups), (x * spread.rest, times)]
-    if claim.has_epsilon and not _pair_of(claim.charged_as).are_worst_filled:
+    if not claim.has_epsilon:
+        return [(move, int(n) if n == int(n) else n) for move, n in claim.moves]
+    row, spread, times = claim.rate * claim.score_range, claim.contributions, claim.draws
+    if claim.same_group == costs.HALF and claim.draws == 1:  # rows of the old person and of the new one, each by half
+        row, times = row / 2, 2
+    parts = [(row * spread.per_group, times * spread.full_groups), (row * spread.rest, times)]
+    if not _pair_of(claim.charged_as).are_worst_filled:
         if spread.per_group > 1:
-            parts = [(x * spread.total, times)]
-        if claim.same_group < costs.ALL and (pure := claim.draws * replaced.moved) < sum(one * n for one, n in parts):
-            parts = [(pure, Fraction(1))]
-    return [(one, int(n) if n.denominator == 1 else n) for one, n in parts if one]
+            parts = [(row * spread.total, times)]
+        if claim.same_group < costs.ALL and (pure := claim.cost("epsilon")) < sum(x * n for x, n in parts):
+            parts = [(pure, 1)]
+    return [(x, n) for x, n in parts if x]
 
 
 @called

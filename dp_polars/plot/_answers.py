@@ -84,7 +84,7 @@ def answers(
         if there are more than six. Two other keys give dots in colours, or a table of coloured cells if the second has
         more than six values. All other keys give a row for each group, with a dot for each number in a line from
         `NAME_low` to `NAME_high`. If a release has no such columns, the intervals of counts and sums follow from the
-        query; those of means don't. Answers that are no numbers are columns of words, beside dots only: choices, with
+        query; those of means don't. Answers that are no numbers are columns of words, next to dots only: choices, with
         their gap if that was requested; lists of quantiles and of the top k; value counts, the largest first. The
         caption says what is left out.
 
@@ -114,8 +114,8 @@ def answers(
     request = query._request
     labels = Labels.of(look.get("labels"))
     limits = said_once({labels.column(ask.name): request.limited(ask, anyway=False) for ask in query._asks})
-    told = [*notes, *limits, _guarantee(query)]
-    return figure(rows, look, title=title, caption=told)
+    caption = [*notes, *limits, _guarantee(query)]
+    return figure(rows, look, title=title, caption=caption)
 
 
 def _guarantee(query: PrivateQuery) -> str:

@@ -70,8 +70,8 @@ def width_of(look: Look) -> int:
     return look.get("width", _WIDTH)
 
 
-def _room_beside(names: Sequence[str], look: Look) -> int:
-    """Return how wide panels are beside names, so that both together fit a printed page."""
+def _width_next_to(names: Sequence[str], look: Look) -> int:
+    """Return how wide panels are next to names, so that both together fit a printed page."""
     of_names = min(_NAME, 7 * max(map(len, names)))
     return look.get("width", max(2 * _NUMBERS, min(_WIDTH, _PAGE - of_names)))
 
@@ -176,7 +176,7 @@ def rows_of(
         return alt.Y("rank:O", scale=scale, axis=names_axis(listed) if first else None)
 
     found: list[alt.HConcatChart] = []
-    widest = _room_beside(listed, look)
+    widest = _width_next_to(listed, look)
     for of_numbers, of_words in _in_rows(ranked, numbers, texts, labels, widest):
         panels: list[Any] = []
         room = widest - sum(wide + _GAP for wide in of_words.values())
@@ -324,7 +324,7 @@ def heat_maps(
         pl.Series("rank", [places[name] for name in named], pl.Int64), pl.Series("column", labels.values(part[by]))
     )
     order = ranked["column"].unique(maintain_order=True).to_list()
-    width = _room_beside(listed, look)
+    width = _width_next_to(listed, look)
     upright = 7 * max(map(len, order)) <= width // len(order)
     top = axis_of(labels.column(by), orient="top", labelAngle=0 if upright else -60, labelLimit=120)
     panels = []

@@ -125,7 +125,10 @@ def test_a_charge_is_all_or_nothing(budget):
     error = refused.value
     assert (error.requested, error.remaining, error.short_by) == (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
     assert error.unit == "epsilon"
-    assert "Hint: query.scaled_to(epsilon=budget.remaining.epsilon) takes all that is left." in str(error)
+    hint = (
+        "Hint: query.scaled_to(epsilon=budget.remaining.epsilon) takes all that is left, 66.6 % of what was requested."
+    )
+    assert hint in str(error)
     assert budget.spent == Fraction(1, 2)
     assert budget.log().height == 2
 

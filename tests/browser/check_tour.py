@@ -1,4 +1,4 @@
-"""The tour in a real browser: the slider moves the text and a figure.
+"""The tour in a real browser: the slider moves the text and a figure, and code stands above what it shows.
 
     python tests/browser/check_tour.py [--screenshot FILE]
 
@@ -28,6 +28,11 @@ SLIDER = DEEP + "return deep(document, '[role=slider]')[0];"
 FIGURE = with_deep("""
 const drawn = deep(document, 'canvas.marks, svg.marks');
 return drawn.map((figure) => figure.tagName === 'CANVAS' ? figure.toDataURL() : figure.outerHTML).join(' ');
+""")
+TEXT = with_deep("""
+const text = (root) => root.nodeType === 3 ? root.data : root.nodeName === 'STYLE' ? ''
+  : [...(root.shadowRoot ? [root.shadowRoot] : []), ...root.childNodes].map(text).join(' ');
+return text(document.body).replace(/\\s*([.()])\\s*/g, '$1');
 """)
 
 
@@ -67,6 +72,11 @@ def check(driver: webdriver.Chrome, url: str, screenshot: Path | None) -> None:
         return True
 
     start = wait("the text with epsilon", epsilon)
+    # As an app, too, the tour shows the code of what it shows, and numbers that people read.
+    text = driver.execute_script(TEXT)
+    for shown in ("dp.protect", "plot.answers(released", "Calls by region"):
+        if shown not in text:
+            sys.exit(f"the tour does not show {shown!r}")
     before = wait("the figures", settled)
     wait("the slider", move)
     wait("another epsilon", lambda: epsilon() not in (None, start))

@@ -104,10 +104,11 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     assert rows[1].endswith(" 0.8995")  # what rho=0.1 is worth: the loss in epsilon, where there is one
     assert "see below" in rows[2]
     # Every sentence once, behind the names of the outputs that it is about.
-    paragraphs = [" ".join(one.split()) for one in text.split("\n\n")[1:-1]]
+    of_all, *paragraphs = [" ".join(one.split()) for one in text.split("\n\n")[1:-1]]
+    assert of_all == f"The release costs {costs(query)}."
     told = [(name, one.partition(": ")[2]) for one in paragraphs for name in one.partition(": ")[0].split(", ")]
     for output, note in explained.select("output", "note").rows():
-        said = " ".join(part for name, part in told if name == output)
+        said = " ".join([*(part for name, part in told if name == output), *[of_all] * (output == "n")])
         assert sorted(re.split(r"(?<=\.) (?=[A-Z])", note)) == sorted(re.split(r"(?<=\.) (?=[A-Z])", said))
     assert sum("The error is that of the noise alone." in one for one in paragraphs) == 1
     assert any(one.startswith("n, top, m: ") for one in paragraphs)
@@ -127,7 +128,7 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     assert "\none: top, two: top: " in of_many
     keys = str(dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6).explain())
     assert keys.splitlines()[0].endswith("epsilon  delta")
-    assert keys.splitlines()[2].endswith("1        1e-06")
+    assert keys.splitlines()[2].endswith("1        0.000001")
     in_both = frame.agg(n=dpp.len(epsilon=0.5), m=dpp.mean("x", 0, 9, rho=0.1))
     assert str(in_both.explain()).splitlines()[0].endswith("epsilon  rho")
 
@@ -233,8 +234,8 @@ def test_the_first_note_and_the_repr_say_what_the_whole_release_costs():
     spent = dpp.Budget(rho=gaussian.loss.value).epsilon_at(1e-6).total
     assert costs(gaussian) == f"rho=0.504838 (ε = {math.ceil(spent * 1000) / 1000:.4g} at δ = 10⁻⁶)"
     keys = dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6)
-    assert costs(keys) == "epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)"
-    assert costs(dpp.protect("p", max_groups=1).keys("k", rho=1, delta=1e-6)) == "rho=1, delta=1e-06"
+    assert costs(keys) == "epsilon=1, delta=0.000001 (rho=0.462118; ε = 1 at δ = 10⁻⁶)"
+    assert costs(dpp.protect("p", max_groups=1).keys("k", rho=1, delta=1e-6)) == "rho=1, delta=0.000001"
     far_below_all_use = dpp.protect(None).agg(X.dp.mode([1, 2], rho=Fraction(1, 10**400)))
     assert costs(far_below_all_use) == "rho=1e-400 (epsilon=2.82843e-200; ε = 0 at δ = 10⁻⁶)"
 

@@ -148,7 +148,7 @@ def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
         "note": (
             "Shown with 95 % from 32 people on, with 50 % from 27, with 5 % from 23. "
             "A person counts for at most 2 keys. "
-            "The release costs epsilon=1, delta=1e-06 (rho=0.244919; ε = 1 at δ = 10⁻⁶)."
+            "The release costs epsilon=1, delta=0.000001 (rho=0.244919; ε = 1 at δ = 10⁻⁶)."
         ),
     }
     (row,) = (
@@ -203,7 +203,7 @@ def test_the_repr_of_keys():
     assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
         "<PrivateQuery: selected keys, one person per 'p', add_or_remove_one, max_groups=1\n"
         "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection\n"
-        "  costs: epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)>"
+        "  costs: epsilon=1, delta=0.000001 (rho=0.462118; ε = 1 at δ = 10⁻⁶)>"
     )
 
 

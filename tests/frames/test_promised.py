@@ -258,7 +258,7 @@ def test_what_exists_in_one_unit_only_decides_for_all(output, unit, others):
 def test_a_gap_beside_gaussian_noise_is_paid_in_rho():
     query = private().agg(X.dp.mode(range(9), gap=True), dpp.len(mechanism="discrete_gaussian"))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
-    rho = Promise.of(Fraction(1), MILLIONTH).rho
+    rho = Promise.of(Fraction(1), MILLIONTH, Fraction(0)).rho  # no keys are selected
     costs = [claim.cost("rho") for claim in scaled._request.claims]
     assert [ask.query.claim.loss.unit for ask in scaled._asks] == ["epsilon", "rho"]
     assert costs[1] == rho / 2
@@ -292,7 +292,7 @@ def test_outputs_that_all_have_a_loss_keep_their_shares_in_the_better_unit(losse
     assert unit_of(scaled) == "rho"
     found = [claim.loss.value for claim in scaled._request.claims]
     assert found[0] == 2 * found[1] == 2 * found[-1]
-    assert sum(found) == Promise.of(Fraction(1), MILLIONTH).rho
+    assert sum(found) == Promise.of(Fraction(1), MILLIONTH, Fraction(0)).rho
     assert {claim.mechanism for claim in scaled._request.claims} == {"exponential", "discrete_gaussian"}
     (few,) = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6)._asks
     assert (str(few.query.claim), few.query.claim.mechanism) == ("epsilon=1", "discrete_laplace")

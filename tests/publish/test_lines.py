@@ -12,10 +12,12 @@ import yaml
 
 import dp_polars as dpp
 from dp_polars._accounting.promises import Promise
-from dp_polars._base.numbers import loss_up
+from dp_polars._base.numbers import cost_up, loss_up
 from dp_polars._bins.binning import NearestBinning
 from dp_polars._questions.measures import Multiple
+from dp_polars._questions.statement_facts import guaranteed
 from dp_polars._release.contract import names_of_ends
+from dp_polars._release.request import _cell
 from tests.helpers.needs import need
 from tests.registry import ASKS, NOISE, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, QUESTIONS, WEIGHT, Question
 
@@ -145,12 +147,23 @@ def agree(query, explained=None, facts=None):
         assert len(shown) == len(record) == len(rows)
         for row, line, text in zip(rows, shown, record, strict=True):
             assert text.startswith(f"- output: {row['output']}; statistic: {row['selects']}")
-            error = "see the note" if row["error_95"] is None else f"at most {row['error_95']:.4g} ("
+            cells = {cell: _cell(row, cell) for cell in ("error_95", "epsilon", "rho", "delta")}  # as `explain` prints
+            error = "see the note"
+            if row["error_95"] is not None:
+                error = f"at most {cells['error_95'].removeprefix('±').partition(' ')[0]} ("
             assert error in line["error"]
             assert error in text
             assert (row["mechanism"] or "none") in (line["mechanism"], text)
             assert f"mechanism: {row['mechanism'] or 'none'};" in text
-            rate = "not drawn" if row["rate"] is None else f"rate {row['rate']:.4g}, "
+            rate = "not drawn"
+            if row["rate"] is not None:
+                claim = asks[row["output"]].claim
+                shown_rate = float(re.match(r"rate ([\d.e+-]+), ", line["rate"])[1])
+                assert claim.rate <= Fraction(str(shown_rate)) <= claim.rate * Fraction("1.001")
+                rate = line["rate"]
+                delta = f", delta = {cells['delta']}" * bool(row["delta"])
+                assert line["loss"] == f"{claim.loss.unit} = {cost_up(claim.loss.value)}{delta}"
+                assert cells[claim.loss.unit] in ("", cost_up(claim.loss.value))
             assert line["rate"].startswith(rate)
     return {row["output"]: row for row in rows}
 
@@ -194,6 +207,29 @@ def test_statement_explain_and_ranges_agree(unit, name):
         with_noise = [ask for ask in query._asks if ask.query.claim.mechanism in NOISE]
         known = [ask.name for ask in with_noise if ask.within is not None or not ask.query.error_needs_rows]
         assert has_the_errors_of(query.release(intervals=True), query, rows) == known
+
+
+@pytest.mark.parametrize(("unit", "name"), [(unit, name) for unit in UNITS for name in queries(unit)])
+def test_explain_statement_and_report_give_the_same_loss(unit, name, tmp_path, monkeypatch):
+    """To the last digit that is shown, and never below what is true."""
+    monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)  # without figures, which take long
+    query = queries(unit)[name]
+    released = query.release()
+    page = dpp.report(released, query, tmp_path / "page.html", name="x").read_text("utf-8").replace("\xa0", " ")
+    (said,) = re.findall(r"is a guarantee: differential privacy with (.*?)\.</p>", page)
+    facts = query.statement().facts
+    assert said in (facts["guarantee"], guaranteed(facts["loss"]))
+    shown = re.search(r"[ερ] = ([\d.]+)", said)[1]
+    assert "δ = " in said or not query.delta
+    note = query.explain()["note"][0]
+    if query.loss.unit == "epsilon":
+        assert query.loss.value <= Fraction(shown) <= query.loss.value * Fraction("1.001")
+        assert Fraction(re.search(r"The release costs epsilon=([\d./]+)", note)[1]) <= Fraction(shown)
+    elif facts["guarantee"] is None and not query.delta:
+        assert re.search(r"ε = ([\d.]+) at δ = 10⁻⁶", note)[1] == shown
+    loss = re.search(r"One person loses (\w+) = ([\d.]+)", html.unescape(page))
+    assert (loss[1], loss[2]) == (query.loss.unit, cost_up(query.loss.value))
+    assert Fraction(loss[2]) >= query.loss.value
 
 
 # --- Cubes ---
@@ -298,7 +334,7 @@ def test_the_error_in_the_other_unit_is_that_of_the_same_output(of_publication):
     outputs = {"a": dpp.len(), "b": X.dp.sum(0, 400, loss_weight=3), "c": X.dp.median(range(900)), "d": dpp.n_people()}
     query = grouped.agg(**outputs)
     query = dpp.publication(one=query, two=private().agg(**outputs)) if of_publication else query
-    promise = Promise.of(Fraction(1), Fraction(1, 10**6))
+    promise = Promise.of(Fraction(1), Fraction(1, 10**6), Fraction(0))
     taken = query.scaled_to(epsilon=1, delta=1e-6).explain().rows(named=True)
     other = "rho" if taken[0]["mechanism"] == "discrete_laplace" else "epsilon"
     value = promise.rho if other == "rho" else 1
@@ -353,7 +389,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
     for total in bounds[2:]:
         assert f"in a group is clipped to {total}: what is beyond counts as the bound." in page
         assert total in note
-        assert f"in a group clipped to {total}" in statement
+        assert f"in a group is clipped to {total}" in statement
     assert ("Values are clipped" in page) == (name != "share")
     assert "exact number" not in page
     assert "It does not cover what is left out or clipped" in page

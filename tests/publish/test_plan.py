@@ -8,6 +8,7 @@ import sys
 import warnings
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -162,6 +163,26 @@ def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
 MONTHS = months_of(SCHEMA)
 NO_ZONES = pl.Schema({**SCHEMA, **dict.fromkeys(MONTHS, pl.Date()), "seen": pl.Datetime("us")})
 BY_MONTH = {"ward": VALUES["ward"], "admitted_month": "2026-03..2026-05"}
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_texts_that_are_called_like_dates_offer_months(tmp_path, engine):
+    if engine == "duckdb":
+        need("ibis")
+        need("duckdb")
+    texts = ["2026-03-31", "2026-04-01 10:00:00", "no date", None]
+    frame = pl.DataFrame({"patient": range(4000), "admitted_on": texts * 1000, "opinion": texts * 1000})
+    months = months_of(frame.schema)
+    assert months == {"admitted_on_month": "admitted_on"}
+    schema = frame.schema | dict.fromkeys(months, pl.Date())
+    keys = {"admitted_on_month": "2026-03..2026-05"}
+    plan = Plan(schema, "visits.parquet", "patient", keys, {}, questions("n_people"), months=months, engine=engine)
+    drafted = draft(plan)
+    assert drafted.messages == {}
+    frame.write_parquet(tmp_path / "visits.parquet")
+    found = re.findall(r"│ 2026-0(\d)-01 +┆ +(-?\d+)", run(drafted.code, tmp_path))
+    assert [month for month, _ in found] == ["3", "4", "5"]
+    assert [round(int(number), -3) for _, number in found] == [1000, 1000, 0]
 
 
 @pytest.mark.slow
@@ -472,3 +493,13 @@ def test_columns_named_like_a_pattern_are_refused_and_those_that_can_not_be_type
     assert page.may_group(pl.Datetime("us", "UTC"))
     refused = [pl.Duration(), pl.Null(), pl.Binary(), pl.List(pl.Int8), pl.Struct({"a": pl.Int8})]
     assert not any(map(page.may_group, refused))
+
+
+@pytest.mark.parametrize("name", ["dp_polars/_publish/notebook.py", "examples/tour.py"])
+def test_marimo_starts_without_a_warning(name):
+    need("marimo")
+    from marimo._ast.parse import parse_notebook
+
+    found = parse_notebook((Path(__file__).parents[2] / name).read_text(encoding="utf-8"))
+    assert found.valid
+    assert [one.description for one in found.violations] == []

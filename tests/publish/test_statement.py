@@ -246,7 +246,7 @@ def test_variants_and_losses():
         assert Fraction(str(facts["value"])) >= one.loss.value
         assert facts["at_delta"]["exact"] == "1/1000000000"
     loss = record_of(asked["Pure DP"].statement(**KNOWN))["deployment"]["privacy_loss"]
-    assert "epsilon = 1/3" in loss["privacy_parameters_details"]
+    assert "epsilon = 0.3334 (exactly 1/3)" in loss["privacy_parameters_details"]
     epsilon = asked["Zero-concentrated DP"].statement(at_delta=1e-9).facts["loss"]["at_delta"]["epsilon"]
     assert epsilon == dpp.Budget(rho=0.5, name="as asked").epsilon_at(1e-9).total
     assert asked["Zero-concentrated DP"].statement(at_delta=0).facts["loss"]["at_delta"]["epsilon"] is None
@@ -590,3 +590,12 @@ def test_keys_are_told_of_as_public_and_long_ratios_exactly():
     ratio = Fraction(10**30 + 1, 3**70)
     stated = VISITS.dp.protect("patient", max_groups=1, max_rows=1).agg(dpp.len(epsilon=ratio)).statement()
     assert f"(exactly {ratio})" in stated.to_markdown()
+
+
+def test_what_is_published_lists_once_what_nobody_stated():
+    stated = query()._stated({"name": "Visits"}, Fraction(1, 10**6), "published")
+    for text in (stated.to_html(), stated.to_markdown()):
+        assert "TO BE STATED" not in text
+        assert text.count("Not stated") == 1
+        assert "Curators, Intended use, Region" in text
+    assert query().statement().to_html().count("TO BE STATED") > 9

@@ -1,0 +1,119 @@
+"""What discrete Gaussians that are drawn together mean in (epsilon, delta), by intervals: `docs/proofs/composition.md`.
+
+A move is how far a number moves, over the deviation of its noise; moves come with how many there are of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from statistics import NormalDist
+from typing import TypeAlias
+
+from flint import arb
+
+from dp_polars._accounting.costs import round_down, round_up
+from dp_polars._base.numbers import ball, precision, upper
+
+Moves: TypeAlias = "Iterable[tuple[Fraction, int | Fraction]]"
+
+_BITS = 160
+_LARGEST = 3  # a move beyond this is left to rho
+# Lattices are looked at one by one until all others are enough with a shift that is this much above the move.
+_FINE = 1 + Fraction(1, 2000)
+_MOST = 10**8  # Gaussians
+_TAIL = Fraction(27, 2)  # thresholds beyond this number of deviations are left out, also after the shift
+# What is added to a delta for these, and for the factors by which fine lattices differ from a Gaussian.
+TAILS = Fraction(1, 10**24)
+
+
+def shift_of(moves: Moves) -> Fraction | None:
+    """Return the shift of the continuous Gaussian that dominates discrete ones, rounded up; None: none is proved."""
+    found = [(move, n) for move, n in moves if move]
+    if any(move > _LARGEST for move, _ in found) or sum(n for _, n in found) > _MOST:
+        return None
+    with precision(_BITS):
+        squares = sum((n * widened(move) ** 2 for move, n in found), Fraction(0))
+        return round_up(upper(ball(squares).sqrt())) if squares else squares
+
+
+def likely_shift(moves: Moves) -> float:
+    """Return about what `shift_of` does, in floats and at once: by the threshold that nearly always needs the most."""
+    squares = 0.0
+    for move, n in moves:
+        x = float(move)
+        at_zero = 1 / (1 + 2 * sum(math.exp(-((k * x) ** 2) / 2) for k in range(1, math.ceil(9 / x) + 1)))
+        squares += float(n) * max(2 * NormalDist().inv_cdf((1 + at_zero) / 2), float(_FINE) * x) ** 2
+    return math.sqrt(squares)
+
+
+@lru_cache(maxsize=1024)
+def widened(move: Fraction) -> Fraction:
+    """Return the least shift of a continuous Gaussian that dominates discrete ones with this move, rounded up.
+
+    That is over all numbers of steps that the move may stand for: `docs/proofs/composition.md`, Theorem 6.
+    """
+    widest, steps = _FINE * move, 1
+    while 2 * move >= steps or _of_fine(move, steps) > widest:  # at most seven: one step nearly always needs the most
+        widest, steps = max(widest, steps * _widest_threshold(move / steps, move)), steps + 1
+    return widest
+
+
+def _of_fine(move: Fraction, steps: int) -> Fraction:
+    """Return a shift that is enough for lattices of this number of steps, or more: above 2 of the move."""
+    with precision(_BITS):
+        return round_up(upper(ball(move) / ball(1 - (2 * move / steps) ** 2).sqrt()))
+
+
+def _widest_threshold(step: Fraction, move: Fraction) -> Fraction:
+    """Return the largest difference of two thresholds, of a lattice with this step in deviations."""
+    last = math.ceil((_TAIL + move) / step) + 2
+    with precision(_BITS):
+        half = ball(step**2 / 2)
+        # P(N ≥ k) for k = 0, 1, …, without a factor; what is beyond twice as many is less than 2**-120 of the last one.
+        masses = [(-half * k * k).exp() for k in range(2 * last - 1, -1, -1)]
+        above = list(accumulate(masses))[::-1][: last + 1]
+        all_of_it, root = above[0] + above[1], ball(Fraction(2)).sqrt()
+        beyond = arb(0, 2.0**-120)
+        points = [root * (2 * one * (1 + beyond) / all_of_it).erfcinv() for one in above[1:]]
+        return max(upper(after - before) for before, after in pairwise([-points[0], *points]))
+
+
+def delta_of(shift: Fraction, epsilon: Fraction) -> Fraction:
+    """Return the delta of a Gaussian with this shift (Balle & Wang 2018, arXiv 1805.06530, Theorem 8), rounded up."""
+    if not shift:
+        return Fraction(0)
+    with precision(_BITS):
+        mu, t, root = ball(shift), ball(epsilon), ball(Fraction(2)).sqrt()
+        below, beyond = ((t / mu - mu / 2) / root).erfc() / 2, ((t / mu + mu / 2) / root).erfc() / 2
+        return min(Fraction(1), max(Fraction(0), upper(below - t.exp() * beyond)) + TAILS)
+
+
+@lru_cache(maxsize=64)
+def largest_shift(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return a shift, by a relative 2**-60 at most, above all that keep (epsilon, delta)."""
+    low, high = Fraction(0), Fraction(1)
+    while delta_of(high, epsilon) <= delta:
+        low, high = high, 2 * high
+    while high - low > high / 2**60:
+        middle = round_down((low + high) / 2)
+        low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
+    return high
+
+
+def epsilon_of(shift: Fraction, delta: Fraction) -> Fraction | None:
+    """Return the least epsilon, to a relative 2**-44, that a shift keeps at a delta; None: none is proved."""
+    if delta <= 2 * TAILS:
+        return None
+    low, high = Fraction(0), Fraction(1, 2**20)
+    if delta_of(shift, low) <= delta:
+        return low
+    while delta_of(shift, high) > delta:
+        low, high = high, 2 * high
+    while high - low > high / 2**44:
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_of(shift, middle) <= delta else (middle, high)
+    return high
