@@ -188,7 +188,7 @@ def _beyond(ask: Ask[Any]) -> str:
 
 def _most_of(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
     clips, bounds = request.clips(ask), request.bounds_of(ask)
-    counts = most_in_words(bounds) if bounds else "Each person counts with all rows."
+    counts = most_in_words(bounds, in_parts=ask.query.in_parts) if bounds else "Each person counts with all rows."
     return counts + ("" if clips is None else " The {} of a person in a group is clipped to {}.".format(*clips))
 
 

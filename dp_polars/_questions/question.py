@@ -49,6 +49,7 @@ class Asked(ABC):
     """The statistic, with its privacy claim."""
 
     claim: Claim
+    in_parts: bool = False  # whether people beyond the contribution limits count in part
 
     @abstractmethod
     def __str__(self) -> str:
@@ -120,7 +121,6 @@ class HistogramQuery(Query):
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     of_people: bool = False  # whether candidates are compared by the people who have them
-    in_parts: bool = False  # whether people beyond the contribution limits count in part
     weights: Weights = ONE_EACH  # by which candidates are compared
 
     @property

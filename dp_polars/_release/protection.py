@@ -59,27 +59,28 @@ class Layout:
 _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
 
 
-def most_in_words(bounds: Mapping[str, int]) -> str:
+def most_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
     """Return how much of one person contribution limits, by their names, let count in full."""
     words = {
-        "max_groups": ("in at most", "group", ""),
-        "max_rows_per_group": ("with at most", "row", " in each group"),
-        "max_rows": ("with at most", "row", " in all"),
+        "max_groups": ("in", "group", ""),
+        "max_rows_per_group": ("with", "row", " in each group"),
+        "max_rows": ("with", "row", " in all"),
     }
-    parts = [
-        f"{before} {plural(bounds[name], noun)}{after}"
+    limits = [
+        (before, f"{plural(bounds[name], noun)}{after}")
         for name, (before, noun, after) in words.items()
         if name in bounds
     ]
-    if "max_norm" in bounds:
-        parts.append(f"with a norm of at most {bounds['max_norm']:,}")
-    return f"Each person counts {', '.join(parts)}."
+    if not in_parts:
+        return f"Each person counts {', '.join(f'{before} at most {limit}' for before, limit in limits)}."
+    norm = [f"a norm of {bounds['max_norm']:,}"] if "max_norm" in bounds else []
+    return f"Each person counts at most as much as {', '.join([*(limit for _, limit in limits), *norm])}."
 
 
 def limits_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
     """Return what contribution limits, by their names, let count of one person, and what they do with the rest."""
     beyond = "A person with more counts in part." if in_parts else "Rows beyond that are dropped at random."
-    return f"{most_in_words(bounds)} {beyond}"
+    return f"{most_in_words(bounds, in_parts=in_parts)} {beyond}"
 
 
 @dataclass(frozen=True)

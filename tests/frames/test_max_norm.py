@@ -94,7 +94,7 @@ def test_what_is_said_of_it(tmp_path):
     )
     assert "at random" not in statement
     page = dpp.report(query.release(), query, tmp_path / "page.html").read_text()
-    most = "Each person counts with at most 4 rows in each group, with a norm of at most 6."
+    most = "Each person counts at most as much as 4 rows in each group, a norm of 6."
     assert f"<p>rows, squared: {most} A person with more counts in part.</p>" in page
     query.sink_parquet(tmp_path / "rows.parquet")
     claim = dpp.read_claim(tmp_path / "rows.parquet")

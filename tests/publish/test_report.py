@@ -217,9 +217,9 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0].split("<h2>")[-1]: one for one in page.split('<section id="')}
-    visits, most = sections["visits"], "Each person counts in at most 1 group"
+    visits, most = sections["visits"], "Each person counts at most as much as 1 group"
     assert f"<li>people, stay: {most}. A person with more counts in part.</li>" in visits
-    assert f"<li>rows: {most}, with at most 3 rows in each group. A person with more counts in part.</li>" in visits
+    assert f"<li>rows: {most}, 3 rows in each group. A person with more counts in part.</li>" in visits
     assert "<li>first: Each person counts in at most 1 group. Rows beyond that are dropped at random.</li>" in visits
     assert "<li>stay: A person's total in a group is clipped to 0 … 9: what is beyond" in html.unescape(visits)
     assert (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
 from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, all_rows, cast, constant, equal_ones_together, ibis
-from dp_polars._engines.sql.rows import any_of, has, person_in
+from dp_polars._engines.sql.rows import any_of, has, named, person_in, weight_in
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
@@ -146,16 +146,6 @@ def _ends(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str, tuple[int, in
         if name is not None and not isinstance(spec.binning, OneCode):
             ends[name] = 0, spec.binning.size - 1
     return ends
-
-
-def named(name: str | None) -> list[str]:
-    return [] if name is None else [name]
-
-
-def weight_in(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
-    """Return what is added up of a row; None: one each."""
-    added = spec.added
-    return None if name is None or added is None else lambda rows: added.of_units(rows[name], integer, dialect.divide)
 
 
 def split_rows(

@@ -20,13 +20,11 @@ from dp_polars._engines.sql.bounding import (
     is_one_row_a_group,
     is_short,
     listed,
-    named,
     one_each,
     packed,
     raced,
     read_of_winners,
     split_rows,
-    weight_in,
 )
 from dp_polars._engines.sql.dialects import all_rows
 from dp_polars._engines.sql.rows import (
@@ -38,11 +36,13 @@ from dp_polars._engines.sql.rows import (
     in_groups,
     is_somebody,
     keys_of,
+    named,
     people_of,
     person_in,
     read_of,
     rows_of_people,
     values_read,
+    weight_in,
     weight_of,
 )
 from dp_polars._engines.sql.weighing import weighed, weighings

@@ -21,7 +21,7 @@ from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._release.contract import Product, reading_values
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._bins.binning import Binning
@@ -359,6 +359,16 @@ def rows_of_people(
     if None not in ordered[0]:
         rows = rows.filter(any_of(has(rows, name) for name in known))
     return Rows(rows, codes=ordered[0], weights=ordered[1])
+
+
+def named(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def weight_in(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
+    """Return what is added up of a row; None: one each."""
+    added = spec.added
+    return None if name is None or added is None else lambda rows: added.of_units(rows[name], integer, dialect.divide)
 
 
 def has(rows: Table, name: str) -> Value:

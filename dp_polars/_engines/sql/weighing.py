@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import ABSENT, floating, integer, of_sums, total_of, within
-from dp_polars._engines.sql.bounding import named, weight_in
 from dp_polars._engines.sql.dialects import cast, ibis
-from dp_polars._engines.sql.rows import any_of, person_in
+from dp_polars._engines.sql.rows import any_of, named, person_in, weight_in
 from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
 
 if TYPE_CHECKING:
