@@ -19,6 +19,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._engines.polars import weighing
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms import noise
 from tests.helpers.noised import record
@@ -92,9 +93,15 @@ def changes(
     worlds = persons()
     rows = [(str(world), 3 * world + group, value) for world, person in enumerate(worlds) for group, value in person]
     query = scaled(dpp.protect("person", **protection).group_by({"group": range(3 * len(worlds))}).agg(**exprs))
-    with monkeypatch.context() as patch:
-        drawn = record(patch)
-        query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
+    both = []
+    for pairs in (0, 1 << 40):  # people are counted by hashing, or in a table: in both ways alike
+        with monkeypatch.context() as patch:
+            patch.setattr(weighing, "_FEW_PAIRS", pairs)
+            patch.setattr(weighing, "_PAIRS_PER_ROW", 0)
+            both.append(record(patch))
+            query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
+    hashed, drawn = both
+    assert all((one.values == other.values).all() for one, other in zip(hashed, drawn, strict=True))
     parts, found = iter(drawn), {}
     for ask in query._asks:
         of_ask = [next(parts) for _ in range(ask.query.claim.draws)]
