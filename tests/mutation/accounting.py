@@ -35,7 +35,7 @@ MUTANTS = [
         "::test_nor_does_a_replacement"),
     _costs("Replaced.corners", "left + len(rests) - self.groups", "left + len(rests) - self.groups + 1",
         "of few groups, one more than must is full of the rows of both", "-k few_groups"),
-    _costs("scaled_cost", "replaced.a**2 + replaced.b**2", "replaced.a**2", "a variance is charged as three means",
+    _costs("Replaced.squares", "self.a**2 + self.b**2", "self.a**2", "a variance is charged as three means",
         "-k variance"),
     _costs("Variance.exchanged", "Fraction(14, 13)", "Fraction(1)", "a variance is claimed to be three means",
         "-k variance"),
