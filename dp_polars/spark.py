@@ -18,7 +18,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.silence import is_silenced, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
-from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
+from dp_polars._engines.spark.rows import Groups, binned, distinct, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.publication import Publication, release_with
@@ -194,6 +194,12 @@ class _OnSpark(Engine[Released]):
 
 class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     """Native SQL counts and bounds; the counts of all groups come to the driver, which draws."""
+
+    def bin(self, ends: Mapping[str, pl.Series]) -> None:
+        if all(one.dtype.is_numeric() or one.dtype == pl.Date for one in ends.values()):
+            self._frame = binned(self._frame, ends)
+        else:  # of what a time zone may move
+            super().bin(ends)
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         _check_unit(self._frame, work.privacy_unit)

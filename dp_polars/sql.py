@@ -17,7 +17,7 @@ from dp_polars._engines.sql.counting import histograms
 from dp_polars._engines.sql.dialects import TESTED, Common, Places, Select, Written, cast, compiled
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
-from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
+from dp_polars._engines.sql.rows import binned, check_types, columns_read, public_table, schema_of
 from dp_polars._frames.publication import Publication, release_with
 from dp_polars._release.cached import written
 from dp_polars._release.contract import Intervals, KeyWork, LocalEngine, Work
@@ -185,6 +185,9 @@ class _SqlEngine(LocalEngine):
             raise ValueError(msg)
         self._settle([*columns, *self._unit])  # which is read anyway
         return schema_of(self._table, columns, self._only_counted)
+
+    def bin(self, ends: Mapping[str, pl.Series]) -> None:
+        self._table, self._types = binned(self._table, ends), None
 
     @silenced  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:

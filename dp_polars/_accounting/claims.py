@@ -90,6 +90,7 @@ class _HowReplaced(TypedDict):
     same_group: Fraction
     groups: int | None
     draws: int
+    levels: tuple[Fraction, ...]
 
 
 # What users read of a claim.
@@ -156,6 +157,8 @@ class Claim:
     # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
     # people must meet. None: not known.
     groups: int | None = field(default=None, kw_only=True)
+    # Of a list of quantiles under "replace_one": `same_group` of each of its draws. Empty: 1 of each.
+    levels: tuple[Fraction, ...] = field(default=(), kw_only=True)
     # Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together cost
     # most: 1 of anything else.
     attained: Fraction = field(default=costs.ALL, kw_only=True)
@@ -270,7 +273,10 @@ class Claim:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
         is_proved = self.neighboring_relation == "replace_one" and self._kind in ("choice", "number") and not self.gap
         least = costs.HALF if is_proved else costs.ALL
-        if not least <= self.same_group <= costs.ALL:
+        if self.levels and (len(self.levels) != self.draws or self._kind != "choice"):
+            msg = f"levels must be those of the {self.draws} draws of a choice, got {len(self.levels)}."
+            raise ValueError(msg)
+        if not all(least <= one <= costs.ALL for one in (self.same_group, *self.levels)):
             msg = (
                 'same_group must be 1, or under "replace_one" from 1/2 on for a number, or a choice without its gap, '
                 f"got {show(self.same_group)}."
@@ -375,7 +381,7 @@ class Claim:
 
     @property
     def _replaced(self) -> _HowReplaced:
-        return {"same_group": self.same_group, "groups": self.groups, "draws": self.draws}
+        return {"same_group": self.same_group, "groups": self.groups, "draws": self.draws, "levels": self.levels}
 
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
         """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.

@@ -56,12 +56,16 @@ def scaled_cost(
     *,
     groups: int | None = None,
     draws: int = 1,
+    levels: tuple[Fraction, ...] = (),
 ) -> Fraction:
     """Return the cost of all draws of a release whose rate times range is `x`, rounded up where it is irrational.
 
     `docs/proofs/spreads.md` proves it: Theorems 1 and 2; where rows are replaced (`same_group`), Theorem 4, and of
-    several numbers that the same rows move, Theorem 5. `groups` is how many there are; None: nobody knows.
+    several numbers that the same rows move, Theorem 5. `groups` is how many there are; None: nobody knows. `levels` has
+    the place of `same_group` and `draws` for the levels of a list of quantiles (`docs/proofs/quantiles.md`, Theorem 2).
     """
+    if levels:
+        return sum((scaled_cost(unit, mechanism, x, contributions, one) for one in levels), Fraction(0))
     curve, total, most = PROOFS[mechanism].curve, x * contributions.total, x * contributions.per_group
     if same_group == ALL:
         return draws * (total if unit == "epsilon" else _rho_of_parts(curve, total, most))
@@ -84,11 +88,12 @@ def scaled_rate(
     *,
     groups: int | None = None,
     draws: int = 1,
+    levels: tuple[Fraction, ...] = (),
 ) -> Fraction:
     """Return the largest rate times range that a loss pays for, rounded down."""
 
     def cost(x: Fraction) -> Fraction:
-        return scaled_cost(unit, mechanism, x, contributions, same_group, groups=groups, draws=draws)
+        return scaled_cost(unit, mechanism, x, contributions, same_group, groups=groups, draws=draws, levels=levels)
 
     curve = PROOFS[mechanism].curve
     if unit == "epsilon":

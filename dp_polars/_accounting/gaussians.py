@@ -45,9 +45,23 @@ def likely_shift(moves: Moves) -> float:
     squares = 0.0
     for move, n in moves:
         x = float(move)
+        if not x:
+            continue
         at_zero = 1 / (1 + 2 * sum(math.exp(-((k * x) ** 2) / 2) for k in range(1, math.ceil(9 / x) + 1)))
         squares += float(n) * max(2 * NormalDist().inv_cdf((1 + at_zero) / 2), float(_FINE) * x) ** 2
     return math.sqrt(squares)
+
+
+def likely_factor(moves: Moves, shift: Fraction) -> Fraction:
+    """Return by about which factor moves may be larger, so that they have this shift by `likely_shift`."""
+    found, (low, high) = [*moves], (0.0, 1.0)
+    while likely_shift((move * Fraction(high), n) for move, n in found) < shift:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        is_less = likely_shift((move * Fraction(middle), n) for move, n in found) < shift
+        low, high = (middle, high) if is_less else (low, middle)
+    return Fraction(low)
 
 
 @lru_cache(maxsize=1024)

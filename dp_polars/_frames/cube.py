@@ -22,6 +22,7 @@ from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
 from dp_polars._frames.claim_files import CLAIM_KEY
+from dp_polars._mechanisms.graphical_models import Measured, Model, cells_of, fit
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
@@ -39,6 +40,7 @@ UNBIASED = "unbiased"  # the column in a file of what the numbers were that inte
 #: What no dimension may be named: the columns of answers.
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 _CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
+_LARGEST_MODEL = 10**6
 _SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
 # How many intervals can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
@@ -252,6 +254,35 @@ class Cube(Unchanging):
         numbers = {axes: one.to_numpy().astype(np.float64).reshape(plan.shape(axes)) for axes, one in self._tables}
         found = plan.nonnegative(numbers)
         return self._with([pl.Series(found[axes].ravel() / UNITS) for axes, _ in self._tables])
+
+    def rows(self, n: int) -> pl.DataFrame:
+        """Return n synthetic rows that agree with the tables of this cube, but for chance and negative numbers.
+
+        They are drawn from the distribution of the largest entropy with these tables, as those of
+        `PrivateFrame.synthetic`. Each call draws others. It needs the extra `dp-polars[synthetic]`. A TypeError for a
+        cube without tables; a ValueError if the model of all tables would be larger than 10⁶ numbers.
+        """
+        if self._is_drawn:
+            msg = (
+                "rows: the cube must have been requested with tables, got one without.\n\n"
+                "Hint: cube(dimensions, tables=[…], rho=…)."
+            )
+            raise TypeError(msg)
+        codes = self._model().rows(positive_int("n", n))
+        return pl.DataFrame([values.gather(of) for values, of in zip(self._dimensions, codes, strict=True)])
+
+    def _model(self) -> Model:
+        plan = self._plan
+        parts = [(axes, numbers) for axes, numbers in self._tables if axes]
+        if (cells := cells_of(plan.sizes, [axes for axes, _ in parts])) > _LARGEST_MODEL:
+            msg = (
+                f"the model of all tables must hold at most {_LARGEST_MODEL:,} numbers, got {cells:,}.\n\n"
+                "Hint: fewer tables; or private.synthetic(…), which chooses the tables that matter."
+            )
+            raise ValueError(msg)
+        noises = [Noise("discrete_gaussian", Fraction(plan.variance(axes) ** -0.5)) for axes, _ in parts]
+        tables = zip(parts, noises, strict=True)
+        return fit(plan.sizes, [Measured(axes, noise, numbers.to_numpy()) for (axes, numbers), noise in tables])
 
     def whole(self) -> Cube:
         """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.

@@ -106,14 +106,16 @@ def _of_whole(outputs: Sequence[Typed], promise: Promise) -> list[Ask[Any]] | No
     most = gaussians.largest_shift(promise.epsilon, promise.delta_of_whole)
     rho = most**2 / 2
     for guess in range(_GUESSES):
+        if rho <= promise.rho:  # the sums of the guarantee prove more
+            return None
         asks = _in_unit(outputs, Loss(rounded_down(rho, _DIGITS), "rho"))
         claims = [ask.query.claim for ask in asks]
         if any(claim.mechanism != "discrete_gaussian" for claim in claims):
             return None
         if guess and promise.is_kept_by(claims):
-            return asks if rho > promise.rho else None
-        shift = gaussians.likely_shift(move for claim in claims for move in claim.moves)
-        rho *= (most / Fraction(shift)) ** 2 * (1 - Fraction(1, 10**8))
+            return asks
+        moves = [move for claim in claims for move in claim.moves]
+        rho *= gaussians.likely_factor(moves, most) ** 2 * (1 - Fraction(1, 10**8))
     return None
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,10 +15,13 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base.calls import all_called
+from dp_polars._base.column_types import frame_of_arrow
+from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
+from dp_polars._frames.claim_files import CLAIM_KEY
 from dp_polars._frames.cube import COUNT
 from dp_polars._mechanisms.graphical_models import Measured, Model, fit
-from dp_polars._mechanisms.residuals import Axes, sum_bound
+from dp_polars._mechanisms.residuals import Axes, Noise, sum_bound
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.public_keys import product
@@ -25,6 +30,7 @@ from dp_polars._sources.source import Unchanging
 # A table that is measured for the j-th time gets β/2^j: all of its intervals hold together. `sum_bound` takes 0.001.
 _MOST_INTERVALS = 5
 _SHOWN = 4
+_KEY = b"dp_polars.synthetic"  # the name in a file's metadata of its dimensions, and which of them have bins
 
 
 class FitError(NamedTuple):
@@ -157,6 +163,31 @@ class Synthetic(Unchanging):
         distance = float(np.abs(self._model.table(axes) - counts).sum()) / total
         return FitError(distance, len(counts) * one.noise.mean_size / total)
 
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the measured tables into a Parquet file, with the claim: `Synthetic.read` reads it.
+
+        The model is not written: it is fitted again when it is used.
+        """
+        from pyarrow import parquet
+
+        rows = with_values(frame_of(self._measured), [one.values for one in self._dimensions]).to_arrow()
+        about = json.dumps({one.values.name: one.is_binned for one in self._dimensions}).encode()
+        metadata = {**(rows.schema.metadata or {}), CLAIM_KEY: self._claim.encode(), _KEY: about}
+        with replacing(expanded(path)) as file:
+            parquet.write_table(rows.replace_schema_metadata(metadata), file)
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Synthetic:
+        """Return what `write` wrote into a file; a ValueError for any other file."""
+        from pyarrow import parquet
+
+        read = parquet.read_table(expanded(path))
+        metadata = read.schema.metadata or {}
+        if CLAIM_KEY not in metadata or _KEY not in metadata:
+            msg = f"the file must have been written by Synthetic.write, got {str(path)!r}."
+            raise ValueError(msg)
+        return synthetic_of(frame_of_arrow(read), json.loads(metadata[_KEY]), metadata[CLAIM_KEY].decode())
+
     def __repr__(self) -> str:
         lines = []
         for one in self._dimensions:
@@ -198,3 +229,31 @@ class Synthetic(Unchanging):
         bound, one = min(found, key=lambda pair: pair[0])
         counts = self._summed(one, axes)
         return np.maximum(counts - bound, 0), np.maximum(counts + bound, 0)
+
+
+def frame_of(measured: Sequence[Measured]) -> pl.DataFrame:
+    """Return a row for each table: the numbers of its dimensions, its noise, and its counts."""
+    columns = {
+        "axes": [list(one.axes) for one in measured],
+        "mechanism": [one.noise.mechanism for one in measured],
+        "rate": [str(one.noise.rate) for one in measured],
+        "counts": [one.counts for one in measured],
+    }
+    return pl.DataFrame(columns, schema_overrides={"axes": pl.List(pl.Int64), "counts": pl.List(pl.Int64)})
+
+
+def with_values(tables: pl.DataFrame, values: Sequence[pl.Series]) -> pl.DataFrame:
+    """Return the tables with a column for each dimension, of which the first row has the values."""
+    none = [None] * (tables.height - 1)
+    return tables.with_columns(
+        pl.Series(f"{axis}", [one, *none], pl.List(one.dtype)) for axis, one in enumerate(values)
+    )
+
+
+def synthetic_of(tables: pl.DataFrame, is_binned: Mapping[str, bool], claim: str) -> Synthetic:
+    dimensions = [Dimension(tables[f"{axis}"][0].alias(name), is_binned[name]) for axis, name in enumerate(is_binned)]
+    measured = [
+        Measured(tuple(row["axes"]), Noise(row["mechanism"], Fraction(row["rate"])), np.array(row["counts"], np.int64))
+        for row in tables.iter_rows(named=True)
+    ]
+    return Synthetic(tuple(dimensions), tuple(measured), claim)

@@ -22,9 +22,9 @@ from dp_polars._base.numbers import Number, given, one_of, positive_int
 from dp_polars._bins.candidates import Grid, Values
 from dp_polars._frames.cube import TAKEN
 from dp_polars._frames.cube_query import CubeQuery, CubeRequest, name_of, of_table, sums_of, wanted_tables
-from dp_polars._frames.synthetic import Dimension, Synthetic
+from dp_polars._frames.synthetic import Synthetic, frame_of, synthetic_of, with_values
 from dp_polars._mechanisms.adaptive_tables import AdaptivePlan, weights_of
-from dp_polars._mechanisms.graphical_models import MOST_DIMENSIONS, Measured, cells_of, imported
+from dp_polars._mechanisms.graphical_models import MOST_DIMENSIONS, cells_of, imported
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound_at
 from dp_polars._mechanisms.residuals import Axes, Noise, below, shares_of_loss
@@ -131,24 +131,12 @@ class SyntheticWork(Work):
 
         first = [query.claim for query in queries if not isinstance(query, ChosenTables)]
         measured = plan.measured(tables, first, claim_of)
-        return pl.DataFrame(
-            {
-                "axes": [list(one.axes) for one in measured],
-                "mechanism": [one.noise.mechanism for one in measured],
-                "rate": [str(one.noise.rate) for one in measured],
-                "counts": [one.counts for one in measured],
-            },
-            schema_overrides={"axes": pl.List(pl.Int64), "counts": pl.List(pl.Int64)},
-        )
+        return frame_of(measured)
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
-        """Return what was drawn, and the values of each dimension in the first row of a column."""
+        """Return what was drawn, with the values of each dimension."""
         keys = cast("Product", self.keys).values
-        values = [key if ends is None else ends for key, ends in zip(keys, self.ends, strict=True)]
-        none = [None] * (drawn.height - 1)
-        return drawn.with_columns(
-            pl.Series(f"{place}", [one, *none], pl.List(one.dtype)) for place, one in enumerate(values)
-        )
+        return with_values(drawn, [key if end is None else end for key, end in zip(keys, self.ends, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -159,6 +147,10 @@ class SyntheticRequest(CubeRequest):
     weights: tuple[tuple[Axes, int], ...] = ()
     most_cells: int = 0
     parts: tuple[Mapping[Unit, Fraction], ...] = ()  # of the loss in each unit, for each output
+
+    @property
+    def names(self) -> list[str]:
+        return cast("Product", self.keys).columns
 
     @property
     def rounds(self) -> list[ChosenTables]:
@@ -188,21 +180,16 @@ class SyntheticRequest(CubeRequest):
     def bind(self, engine: Engine[Released]) -> Work:
         imported()
         self.check_scale()
-        names = cast("Product", self.keys).columns
+        names = self.names
         binned = {name: ends for name, ends in zip(names, self.ends, strict=True) if ends is not None}
-        if binned and not engine.runs_expressions:
-            msg = (
-                f"synthetic: dimensions must have values here, got bins of {next(iter(binned))!r}.\n\n"
-                f"Hint: make a column of whole numbers on {engine.rows_are} first, row by row, and list these."
-            )
-            raise TypeError(msg)
-        if not binned:
-            work = super(CubeRequest, self).bind(engine)
-            return SyntheticWork(**vars(work), plan=self.adaptive, protection=self.protection, ends=self.ends)
         schema = self.checked_on(engine, names).schemas[-1]
-        of_codes = self.pipeline.then(_binning(binned, schema))
-        work = super(CubeRequest, replace(self, pipeline=of_codes)).bind(engine)
         typed = tuple(None if ends is None else _in_type_of(ends, schema) for ends in self.ends)
+        pipeline = self.pipeline
+        if binned and engine.runs_expressions:
+            pipeline = pipeline.then(_binning(binned, schema))
+        elif binned:
+            engine.bin({one.name: one for one in typed if one is not None})
+        work = super(CubeRequest, replace(self, pipeline=pipeline)).bind(engine)
         return SyntheticWork(**vars(work), plan=self.adaptive, protection=self.protection, ends=typed)
 
     def check_scale(self) -> None:
@@ -223,7 +210,6 @@ def _binning(ends: Mapping[str, pl.Series], schema: pl.Schema) -> Expressions:
     """Return the transformation of columns to the numbers of their bins: the outer ones have all that is beyond."""
     exprs = []
     for name, one in ends.items():
-        must_have(name, schema, "dimension {}")
         column = pl.col(name)
         is_value = column.is_not_nan() if schema[name].is_float() else column.is_not_null()
         above = [(column >= pl.lit(end)).cast(pl.Int64) for end in one[1:-1]]
@@ -233,6 +219,7 @@ def _binning(ends: Mapping[str, pl.Series], schema: pl.Schema) -> Expressions:
 
 def _in_type_of(ends: pl.Series, schema: pl.Schema) -> pl.Series:
     """Return the ends of bins in the type of their column; integers between two others begin at the next one."""
+    must_have(ends.name, schema, "dimension {}")
     dtype = schema[ends.name]
     try:
         return (ends.ceil() if dtype.is_integer() and ends.dtype.is_float() else ends).cast(dtype)
@@ -253,21 +240,9 @@ class SyntheticQuery(CubeQuery):
         def release(self, *args: object, **how: object) -> Synthetic: ...  # type: ignore[override]
 
     def _made(self, released: pl.DataFrame) -> Synthetic:  # type: ignore[override]
-        return synthetic_of(released, json.dumps(self._request.claim_for_json()), self._request)
-
-
-def synthetic_of(released: pl.DataFrame, claim: str, request: object) -> Synthetic:
-    request = cast("SyntheticRequest", request)
-    names = cast("Product", request.keys).columns
-    dimensions = [
-        Dimension(released[f"{place}"][0].alias(name), request.ends[place] is not None)
-        for place, name in enumerate(names)
-    ]
-    measured = [
-        Measured(tuple(row["axes"]), Noise(row["mechanism"], Fraction(row["rate"])), np.array(row["counts"], np.int64))
-        for row in released.iter_rows(named=True)
-    ]
-    return Synthetic(tuple(dimensions), tuple(measured), claim)
+        request = cast("SyntheticRequest", self._request)
+        is_binned = {name: ends is not None for name, ends in zip(request.names, request.ends, strict=True)}
+        return synthetic_of(released, is_binned, json.dumps(request.claim_for_json()))
 
 
 @all_called

@@ -31,7 +31,7 @@ class Measured:
 
     axes: Axes
     noise: Noise
-    counts: Ints
+    counts: Ints | Floats
 
 
 @dataclass(frozen=True, eq=False)

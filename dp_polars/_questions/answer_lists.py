@@ -72,6 +72,16 @@ class QuantileList(ListQuery):
         """Return the range of every draw, at rates for scores of range 1: `docs/proofs/quantiles.md`, Theorem 2."""
         return Fraction(1 if relation == "add_or_remove_one" else 2)
 
+    def levels_of(self, relation: NeighboringRelation) -> tuple[Fraction, ...]:
+        """Return R of a row that is exchanged for another one of its part, as a share of 2: the most of each level."""
+        if relation == "add_or_remove_one":
+            return ()
+        levels, nodes = list[Fraction](), [self.root]
+        while nodes:
+            levels.append(max(1 / (2 * max(node.alpha, 1 - node.alpha)) for node in nodes))
+            nodes = [child for node in nodes for child in (node.left, node.right) if child is not None]
+        return tuple(levels) if min(levels) < 1 else ()
+
     @property
     def fixed_type(self) -> pl.DataType:
         return pl.List(self.candidates.dtype)

@@ -148,6 +148,10 @@ class HistogramQuery(Query):
         """Return the range of a row that is exchanged for another one of its group, as a share of `range_of`."""
         return ALL
 
+    def levels_of(self, relation: NeighboringRelation) -> tuple[Fraction, ...]:  # noqa: ARG002
+        """Return the same for each draw of a list, where it differs; empty: it does not."""
+        return ()
+
     @abstractmethod
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
@@ -261,6 +265,7 @@ class HistogramQuery(Query):
                 score_range=self.range_of(relation, groups),
                 same_group=same_group,
                 groups=None if same_group == ALL else groups,
+                levels=self.levels_of(relation),
                 contributions=contributions,
                 neighboring_relation=relation,
             )

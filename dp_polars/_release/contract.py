@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -463,6 +463,17 @@ class Engine(ABC, Generic[Released]):
         UnreadableError
             If the rows can't be opened.
         """
+
+    def bin(self, ends: Mapping[str, pl.Series]) -> None:
+        """Replace columns by the numbers of their bins, once, before `prepare`: how many of the inner ends they reach.
+
+        Null and NaN become null. Engines that run expressions get a transformation instead.
+        """
+        msg = (
+            f"dimensions must have values here, got bins of {next(iter(ends))!r}.\n\n"
+            f"Hint: make a column of whole numbers on {self.rows_are} first, row by row, and list these."
+        )
+        raise TypeError(msg)
 
     @abstractmethod
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[Released]]:

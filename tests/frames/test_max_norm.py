@@ -86,7 +86,9 @@ def test_what_is_said_of_it(tmp_path):
     assert all(note.startswith(f"Counts people beyond {both} in part, which makes it too low.") for note in notes[:2])
     assert notes[2].startswith("No row is dropped.")  # of three groups
     statement = " ".join(query.statement().to_html().split())
-    assert f"rows: {both}; squared: {both}; people: max_norm=6." in statement
+    most = "Each person counts at most as much as 4 rows in each group, a norm of 6."
+    assert f"rows, squared: {most}" in statement
+    assert "people: Each person counts at most as much as a norm of 6." in statement
     weights = "A person with more counts in part. Rows of that person get weights below 1, so that "
     assert f"rows: {weights}the sum of what counts in each group is at most that." in statement
     assert (
@@ -94,8 +96,7 @@ def test_what_is_said_of_it(tmp_path):
     )
     assert "at random" not in statement
     page = dpp.report(query.release(), query, tmp_path / "page.html").read_text()
-    most = "Each person counts at most as much as 4 rows in each group, a norm of 6."
-    assert f"<p>rows, squared: {most} A person with more counts in part.</p>" in page
+    assert f"<li>rows, squared: {most} A person with more counts in part.</li>" in page
     query.sink_parquet(tmp_path / "rows.parquet")
     claim = dpp.read_claim(tmp_path / "rows.parquet")
     assert claim["protection"].endswith(both)

@@ -70,15 +70,20 @@ def test_the_unit_decides_the_error_and_the_better_one_is_taken(case, errors):
     taken = report(*case, budget=budget).scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(taken) == better
     assert errors_of(taken)[:2] == pytest.approx(errors[UNITS.index(better)], abs=1e-4)
-    # Without one, half of delta is left to keys: 3 % more error.
-    halved = query.scaled_to(epsilon=1, delta=1e-6)
+    # So has one of which nothing is spent, and a query without a budget. Half of delta left to keys is 3 % more error.
+    for budget in (None, dpp.Budget(epsilon=1, delta=1e-6)):
+        assert errors_of(report(*case, budget=budget).scaled_to(epsilon=1, delta=1e-6)) == errors_of(taken)
+    budget = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=MILLIONTH / 2)
+    halved = report(*case, budget=budget).scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(halved) == better
     for with_keys, without in zip(errors_of(halved), errors_of(taken), strict=True):
         assert without <= with_keys <= 1.04 * without + 1
     other = UNITS[1 - UNITS.index(better)]
-    for note, error in zip(notes_of(taken), errors[UNITS.index(other)], strict=False):
-        (said,) = re.findall(rf"In {other} error_95 would be ([\d,.]+\d)\.", note)
-        assert float(said.replace(",", "")) == pytest.approx(error, rel=0.005)
+    # A count alone would take all of the budget as Gaussian noise, by more rho.
+    said = [8] if case == (1, 1, 1) else errors[UNITS.index(other)]
+    for note, error in zip(notes_of(taken), said, strict=False):
+        (number,) = re.findall(rf"In {other} error_95 would be ([\d,.]+\d)\.", note)
+        assert float(number.replace(",", "")) == pytest.approx(error, rel=0.005)
 
 
 def test_what_is_scaled_to_the_promise_of_a_budget_fits_into_it_exactly():
@@ -181,12 +186,16 @@ def test_500_random_queries_keep_their_promise_in_the_better_unit():
         (unit,) = {ask.loss.unit for name, ask in claims.items() if name not in ("kept", "near")}
         taken[unit] += 1
         total = sum(claim.cost(unit) for claim in claims.values())
-        rho = Promise.of(epsilon, delta).rho
+        promise = Promise.of(epsilon, delta, Fraction(0))
+        rho, is_whole = promise.rho, total > promise.rho and unit == "rho"
+        if is_whole:  # of Gaussian noise alone, by its own profile
+            assert {claim.mechanism for claim in claims.values()} == {"discrete_gaussian"}
+            assert promise.is_kept_by([*claims.values()])
+            assert 0.998 * epsilon < analysis.compose(claims.values(), delta=delta) <= epsilon
+            rho = total
         assert total == (epsilon if unit == "epsilon" else rho)
-        if unit == "rho":
-            # Half of delta is left to keys, which spend it with probability delta/2 beside the rest.
-            left = float((delta / 2) / (1 - delta / 2))
-            assert 0.9999 * float(epsilon) < proved_epsilon(float(total), left) <= float(epsilon) * (1 + 1e-9)
+        if unit == "rho" and not is_whole:
+            assert 0.9999 * float(epsilon) < proved_epsilon(float(total), float(delta)) <= float(epsilon) * (1 + 1e-9)
         other = "rho" if unit == "epsilon" else "epsilon"
         if "kept" in claims and not claims["kept"].has_epsilon:
             assert unit == "rho"

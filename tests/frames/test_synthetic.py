@@ -236,3 +236,43 @@ def test_it_is_released_without_rows_in_a_pickle(mbi, people):
     made = pickle.loads(pickle.dumps(query)).release(people)
     again = pickle.loads(pickle.dumps(made))
     assert again.counts(by="sex")["count_low"].to_list() == made.counts(by="sex")["count_low"].to_list()
+
+
+def test_what_was_written_is_read(mbi, people, tmp_path):
+    made = people.dp.protect("p", max_groups=1).synthetic(DIMENSIONS, rho=1, method="fixed").release()
+    made.write(tmp_path / "made.parquet")
+    again = dpp.Synthetic.read(tmp_path / "made.parquet")
+    assert again.claim == made.claim == dpp.read_claim(tmp_path / "made.parquet")
+    assert repr(again) == repr(made)
+    assert again.measured == made.measured
+    assert again.counts(by=["age", "sex"]).drop("count").equals(made.counts(by=["age", "sex"]).drop("count"))
+    people.write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match=r"must have been written by Synthetic\.write"):
+        dpp.Synthetic.read(tmp_path / "other.parquet")
+
+
+def test_an_answer_is_cached(mbi, people, tmp_path):
+    budget = dpp.Budget(rho=9, path=tmp_path / "ledger.db")
+    private = people.dp.protect("p", max_groups=1, budget=budget, dataset="people")
+    one, other = (private.synthetic({"age": DIMENSIONS["age"]}, rho=1).release() for _ in range(2))
+    assert budget.spent == 1
+    assert [each.counts.tolist() for each in one._measured] == [each.counts.tolist() for each in other._measured]
+    private.synthetic({"age": dpp.grid(0, 100, step=25)}, rho=1).release()
+    assert budget.spent == 2
+
+
+def test_rows_of_a_cube_agree_with_its_tables(mbi, people):
+    dimensions = {"sex": ["f", "m"], "sick": [True, False]}
+    private = people.dp.protect("p", max_groups=1)
+    cube = private.cube(dimensions, tables=[("sex", "sick"), ("sex",), ()], rho=5).release()
+    rows = cube.rows(round(cube.count().value))
+    both = rows.group_by("sex", "sick").len().join(cube.counts(by=["sex", "sick"]), on=["sex", "sick"])
+    assert both.height == 4
+    assert (both["len"] - both["count"]).abs().max() < 5
+    with pytest.raises(TypeError, match="rows: the cube must have been requested with tables"):
+        private.cube(dimensions, epsilon=1).release().rows(3)
+    wide = {f"d{i}": [0, 1, 2, 3] for i in range(11)}
+    frame = pl.DataFrame({name: [0] * 9 for name in wide})
+    pairs = [(one, other) for one in wide for other in wide if one < other]
+    with pytest.raises(ValueError, match="must hold at most 1,000,000 numbers"):
+        frame.dp.protect(None).cube(wide, tables=pairs, rho=1).release().rows(3)

@@ -170,6 +170,8 @@ MUTANTS = [
         "float_above(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around))",
         "float(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around)) * 0.999",
         "an epsilon of zCDP is rounded down"),
+    of("questions/test_quantile_lists.py")("QuantileList.levels_of", "max(node.alpha, 1 - node.alpha)", "Fraction(1)",
+        "of replaced rows, no list costs more than two rows apart", "-k each_level"),
     of("accounting/test_gaussians.py")("widened", "_widest_threshold(move / steps, move)", "move / steps",
         "discrete Gaussians are taken for continuous ones", "-k widened"),
     of("accounting/test_gaussians.py")("Promise.is_kept_by", 'claim.mechanism != "discrete_gaussian"', "False",

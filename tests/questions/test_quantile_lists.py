@@ -2,6 +2,7 @@
 
 import datetime as dt
 import importlib.util
+import itertools
 import math
 import pickle
 from dataclasses import replace
@@ -131,13 +132,21 @@ def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relati
     query = asked(alphas, **{unit: Fraction(3, 5)}, mechanism=mechanism).under(bounds, relation)
     claim, levels = query.claim, 4
     assert (claim.draws, claim.contributions, claim.neighboring_relation) == (levels, bounds, relation)
+    # Tenths are halves of what is above them, but for the second level: two fifths and three fifths.
+    shares = [Fraction(1, 2), Fraction(3, 5), Fraction(1, 2), Fraction(1, 2)] if relation == "replace_one" else []
+    assert claim.levels == tuple(1 / (2 * share) for share in shares)
+    x, every = claim.rate * claim.score_range, [replace(claim, draws=1, levels=(), same_group=Fraction(1))] * levels
+    alone = [replace(every[0], same_group=one) for one in claim.levels] or every
+    for budget, distance in itertools.product(("epsilon", "rho"), (1, 3)):
+        charged = sum(one._cost_of(budget, x * distance, distance) for one in alone)
+        assert charged * (1 - Fraction(1, 2**80)) <= claim.cost(budget, distance) <= charged * (1 + Fraction(1, 2**80))
+        most = sum(one._cost_of(budget, x * distance, distance) for one in every)
+        assert (charged < most) == (budget == "rho" and relation == "replace_one")
     for node in query.root.nodes():
         one = asked(node.alpha, **{unit: Fraction(3, 5) / levels}, mechanism=mechanism).under(bounds, relation).claim
         one = replace(one, same_group=Fraction(1))
-        assert one.rate == claim.rate / node.score_range
-        for budget in ("epsilon", "rho"):
-            assert claim.cost(budget, 3) == levels * one.cost(budget, 3)
-            assert claim.cost(budget) >= levels * one.cost(budget) * (1 - Fraction(1, 2**80))
+        assert one.rate <= claim.rate / node.score_range
+        assert (one.rate == claim.rate / node.score_range) == (unit == "epsilon" or not claim.levels)
     assert claim.cost(unit) == Fraction(3, 5)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import add, or_
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -63,6 +63,18 @@ def text_of_frame(frame: DataFrame) -> str | None:
     if _NO_TEXT.search(tree):
         return None
     return hashlib.sha256(json.dumps([text, sorted(frame.inputFiles())]).encode()).hexdigest()
+
+
+def binned(frame: DataFrame, ends: Mapping[str, pl.Series]) -> DataFrame:
+    """Return a frame with columns of numbers or dates replaced by the numbers of their bins."""
+
+    def bin_of(name: str, one: pl.Series) -> Column:
+        column, kind = _typed(frame.schema, name), frame.schema[name].dataType
+        above = (sf.when(column >= sf.lit(end).cast(kind), 1).otherwise(0) for end in one[1:-1])
+        is_value = column.isNotNull() & ~sf.isnan(column) if is_float(kind) else column.isNotNull()
+        return sf.when(is_value, reduce(add, above, sf.lit(0)).cast("bigint"))
+
+    return with_columns(frame, {name: bin_of(name, one) for name, one in ends.items()})
 
 
 def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401  # what JSON holds

@@ -57,6 +57,20 @@ _MOST_COMPARED = 8
 _SEPARATORS = range(0xE000, 0xF900)
 
 
+def binned(table: Table, ends: Mapping[str, pl.Series]) -> Table:
+    """Return a table with columns replaced by the numbers of their bins."""
+    return table.mutate(**{name: _bin_of(table[name], one) for name, one in ends.items()})
+
+
+def _bin_of(column: Value, ends: pl.Series) -> Value:
+    kind = column.type()
+    is_value = ~column.isnan() if kind.is_floating() else column.notnull()
+    is_number = kind.is_floating() or kind.is_integer()
+    inner = (constant(end, kind) if is_number else ibis.literal(end).cast(kind) for end in ends[1:-1])
+    above = (cast(column >= end, "int64") for end in inner)
+    return ibis.ifelse(is_value, reduce(operator.add, above, integer(0)), ibis.null("int64"))
+
+
 def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: Dialect) -> Table:
     """Return a table with the rows of `columns` as `p0`, `p1`, …, and their numbers as `number`.
 

