@@ -157,7 +157,7 @@ class Claim:
     # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
     # people must meet. None: not known.
     groups: int | None = field(default=None, kw_only=True)
-    # Of a list of quantiles under "replace_one": `same_group` of each of its draws. Empty: 1 of each.
+    # For a list of quantiles under "replace_one": `same_group` of each of its draws. Empty: 1 of each.
     levels: tuple[Fraction, ...] = field(default=(), kw_only=True)
     # Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together cost
     # most: 1 of anything else.

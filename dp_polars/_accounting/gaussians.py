@@ -13,8 +13,6 @@ from itertools import accumulate, pairwise
 from statistics import NormalDist
 from typing import TypeAlias
 
-from flint import arb
-
 from dp_polars._accounting.costs import round_down, round_up
 from dp_polars._base.numbers import ball, precision, upper
 
@@ -91,6 +89,8 @@ def _widest_threshold(step: Fraction, move: Fraction) -> Fraction:
         masses = [(-half * k * k).exp() for k in range(2 * last - 1, -1, -1)]
         above = list(accumulate(masses))[::-1][: last + 1]
         all_of_it, root = above[0] + above[1], ball(Fraction(2)).sqrt()
+        from flint import arb  # takes a while to import, and few processes need it
+
         beyond = arb(0, 2.0**-120)
         points = [root * (2 * one * (1 + beyond) / all_of_it).erfcinv() for one in above[1:]]
         return max(upper(after - before) for before, after in pairwise([-points[0], *points]))
