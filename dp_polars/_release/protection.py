@@ -71,10 +71,11 @@ def most_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
         for name, (before, noun, after) in words.items()
         if name in bounds
     ]
-    if not in_parts:
-        return f"Each person counts {', '.join(f'{before} at most {limit}' for before, limit in limits)}."
-    norm = [f"a norm of {bounds['max_norm']:,}"] if "max_norm" in bounds else []
-    return f"Each person counts at most as much as {', '.join([*(limit for _, limit in limits), *norm])}."
+    if "max_norm" in bounds:
+        limits.append(("with", f"a norm of {bounds['max_norm']:,}"))
+    if in_parts:
+        return f"Each person counts at most as much as {', '.join(limit for _, limit in limits)}."
+    return f"Each person counts {', '.join(f'{before} at most {limit}' for before, limit in limits)}."
 
 
 def limits_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:

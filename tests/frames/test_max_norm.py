@@ -88,7 +88,7 @@ def test_what_is_said_of_it(tmp_path):
     statement = " ".join(query.statement().to_html().split())
     most = "Each person counts at most as much as 4 rows in each group, a norm of 6."
     assert f"rows, squared: {most}" in statement
-    assert "people: Each person counts at most as much as a norm of 6." in statement
+    assert "people: Each person counts with at most a norm of 6." in statement
     weights = "A person with more counts in part. Rows of that person get weights below 1, so that "
     assert f"rows: {weights}the sum of what counts in each group is at most that." in statement
     assert (
