@@ -435,17 +435,17 @@ def loss_of(claims: Sequence[Claim]) -> Loss:
     return Loss(cost(claims, unit), unit)
 
 
-def epsilon_of(claims: Sequence[Claim]) -> float:
-    """Return what outputs cost together, as an ε at δ = 10⁻⁶."""
-    return _epsilon_at(loss_of(claims), claims)
+def epsilon_of(claims: Sequence[Claim], delta: Fraction = _DELTA) -> float:
+    """Return what outputs cost together, as an ε at a δ."""
+    return _epsilon_at(loss_of(claims), claims, delta)
 
 
-def _epsilon_at(loss: Loss, claims: Sequence[Claim]) -> float:
-    epsilon = costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+def _epsilon_at(loss: Loss, claims: Sequence[Claim], delta: Fraction = _DELTA) -> float:
+    epsilon = costs.epsilon_at(loss.unit, loss.value, delta, delta_of(claims))
     if any(claim.mechanism != "discrete_gaussian" for claim in claims):
         return epsilon
     shift = gaussians.shift_of(move for claim in claims for move in claim.moves)
-    least = None if shift is None else gaussians.epsilon_of(shift, _DELTA)
+    least = None if shift is None else gaussians.epsilon_of(shift, delta)
     return epsilon if least is None else min(epsilon, float_up(least))
 
 

@@ -19,7 +19,7 @@ from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
 from dp_polars._questions.question import HistogramQuery, Query, describe
-from dp_polars._questions.statement_facts import AT_DELTA, Known, loss_facts, output_facts
+from dp_polars._questions.statement_facts import AT_DELTA, Known, facts_of_claims, output_facts
 
 if TYPE_CHECKING:
     from polars._typing import IntoExpr, WindowMappingStrategy
@@ -299,7 +299,7 @@ class PrivateExpr(pl.Expr):
         name = "several columns" if self.named is not None else self.meta.output_name()
         claim = self.query.claim
         if not claim.is_open and (self.within is None or self.within.unreached is None):
-            loss = loss_facts(claim.loss.unit, claim.loss.value, claim.delta, at_delta)
+            loss = facts_of_claims([claim], at_delta)
             outputs = [output_facts(name, self.query, str(self.query))]
         else:
             loss, outputs = None, []

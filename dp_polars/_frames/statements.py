@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from dp_polars._accounting.claims import delta_of, loss_of, mechanisms_of
+from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.terms import Unit
 from dp_polars._base.column_types import unit_of_text
 from dp_polars._base.digests import ipc_of, listed, sha256_of
@@ -19,7 +19,13 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import NOT_RECORDED, follows_facts, loss_facts, number_facts, output_facts
+from dp_polars._questions.statement_facts import (
+    NOT_RECORDED,
+    facts_of_claims,
+    follows_facts,
+    number_facts,
+    output_facts,
+)
 from dp_polars._release.contract import Product
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
 from dp_polars._release.protection import most_in_words
@@ -72,11 +78,11 @@ def statement_of(
         head, charges = budget._charged()
         asked = [charge.what for charge in charges if charge.mechanism in mechanisms_of("keys")]
         ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
-    protection, loss = requests[0].protection, loss_of(claims)
+    protection = requests[0].protection
     return Statement.of(
         state,
         known,
-        loss=loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
+        loss=facts_of_claims(claims, at_delta),
         guarantee=None if requests[0].taken is None else requests[0].taken.guarantee,
         unit=unit_facts(protection.privacy_unit, protection.neighboring_relation),
         releases=[{"name": name, **facts} for name, (_, facts) in releases.items()],
@@ -136,7 +142,7 @@ def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at
     frames = [step.public for step in steps if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     return {
-        "loss": loss_facts(request.loss.unit, request.loss.value, request.delta, at_delta),
+        "loss": facts_of_claims(request.claims, at_delta),
         "asks": "keys" if isinstance(request, KeyRequest) else "people" if is_of_people else "answers",
         "protection": _protection(request),
         "bounds": {} if is_of_people else bounds,

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import polars as pl
 
+from dp_polars._accounting.claims import Claim, delta_of, epsilon_of, loss_of
 from dp_polars._accounting.costs import epsilon_at
 from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
@@ -210,11 +211,20 @@ def software() -> Facts:
     return {"date": datetime.now(UTC).date().isoformat(), "versions": versions}
 
 
-def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number) -> Facts:
-    """Return what a loss is, exactly, which variant it is of, and what it means; `at_delta` is where ε is given."""
+def facts_of_claims(claims: Sequence[Claim], at_delta: Number) -> Facts:
+    """Return what the losses of outputs are together, with the ε that `explain` gives, too."""
+    loss, at = loss_of(claims), check_delta(at_delta)
+    return loss_facts(loss.unit, loss.value, delta_of(claims), at, epsilon_of(claims, at))
+
+
+def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number, epsilon: float | None = None) -> Facts:
+    """Return what a loss is, exactly, which variant it is of, and what it means.
+
+    `at_delta` is where ε is given; `epsilon` is that, if more is known than the loss.
+    """
     at = check_delta(at_delta)
     variant, definition = _VARIANTS[unit, delta > 0]
-    epsilon = epsilon_at(unit, value, at, delta)
+    epsilon = epsilon_at(unit, value, at, delta) if epsilon is None else epsilon
     return {
         "unit": unit,
         **number_facts(value),

@@ -1,8 +1,8 @@
 """Figures that a person understands at once: Altair charts of answers, simulations and budgets (extra ``plot``).
 
 Every function returns an Altair chart: notebooks show it, and `chart.save("figure.png", scale_factor=2)` writes it
-without a browser. Series differ in colour, also to colour-blind readers and on dark pages, and in dash or shade, so that
-they stay apart in grey print. `plot.scores` has figures of the laws of given scores.
+without a browser. Series differ in colour, also to colour-blind readers and on dark pages, and in dash or shade, so
+that they stay apart in grey print. `plot.scores` has figures of the laws of given scores.
 
 **Nothing here is private.** Plot simulations on public frames, budgets, and what was released. Every
 function raises TypeError or ValueError for an argument that is not as described.

@@ -19,7 +19,7 @@ from dp_polars._frames.statements import unit_facts
 from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.measures import Total
-from dp_polars._questions.statement_facts import AT_DELTA, guaranteed, loss_facts
+from dp_polars._questions.statement_facts import AT_DELTA, facts_of_claims, guaranteed, loss_facts
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.protection import limits_in_words
 from dp_polars._release.request import Ask, said_once, with_ends
@@ -120,7 +120,7 @@ def answers(
 
 def _guarantee(query: PrivateQuery) -> str:
     request, protection = query._request, query._protection
-    loss = loss_facts(request.loss.unit, request.loss.value, request.delta, AT_DELTA)
+    loss = facts_of_claims(request.claims, AT_DELTA)
     guarantee = guaranteed(loss) if request.taken is None else request.taken.guarantee
     person = unit_facts(protection.privacy_unit, protection.neighboring_relation)["person"]
     return f"Differential privacy with {guarantee}. One person: {person}."
@@ -389,7 +389,7 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], str]:
         refuse_several(query)
         name, claim = query.meta.output_name(), query.query.claim
         asks, others = {name: query.query}, {name}
-        loss = guaranteed(loss_facts(claim.loss.unit, claim.loss.value, claim.delta, AT_DELTA))
+        loss = guaranteed(facts_of_claims([claim], AT_DELTA))
         under = f"Differential privacy with {loss}. One person: at most {plural(claim.contributions.total, 'row')}."
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."

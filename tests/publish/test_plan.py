@@ -152,7 +152,12 @@ def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
     assert costs == pytest.approx([float(costs[0]) * part for part in (1, 2, 0.5)])
     promise = drafted.query.budget._guarantee
     assert (promise.epsilon, promise.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
-    assert drafted.query.loss.value == (promise.rho if drafted.query.loss.unit == "rho" else promise.epsilon)
+    if drafted.query.loss.unit == "epsilon":
+        assert drafted.query.loss.value == promise.epsilon
+    else:  # what fits is at least the rho of the guarantee, and hardly any more would
+        more = drafted.query.scaled_to(rho=drafted.query.loss.value * Fraction("1.001"))
+        assert drafted.query.loss.value >= promise.rho
+        assert not drafted.query.budget._has_room(ask.query.claim for ask in more._asks)
     assert drafted.query.budget._has_room(claims.values())
     assert f"scaled_to(epsilon={epsilon:g}, delta={short(delta)})" in drafted.code
     if (epsilon, delta) == (1, 1e-8):
