@@ -64,12 +64,10 @@ class Promise:
         What does not fit next to keys may fit if nothing is left to them. What is Gaussian alone may take all of it, by
         a proof of its own: then nothing else is ever released. `docs/proofs/promises.md`, Theorems 1 and 4.
         """
-        cost = sum_of(map(self.cost, claims))
-        if cost.delta or self.fits(cost, self.left(FREE)):
-            return self
         only_losses = self.without_keys
-        if only_losses.fits(sum_of(map(only_losses.cost, claims)), only_losses.left(FREE)):
-            return only_losses
+        for one in (self, only_losses):
+            if one.fits(sum_of(map(one.cost, claims)), one.left(FREE)):
+                return one
         return replace(only_losses, is_closed=True) if self.is_kept_by(claims) else self
 
     def is_kept_by(self, claims: Sequence[Claim]) -> bool:
@@ -114,8 +112,6 @@ class Promise:
 
     def left(self, spent: Cost) -> Cost:
         """Return what is left after what was spent: the largest epsilon, divergence and delta that still fit."""
-        if self.is_closed:
-            return FREE
         divergence = max(self.divergence - spent.divergence, Fraction(0))
         # The divergence of whatever is pure is at most its epsilon.
         pure = divergence if spent.loss is None else max(self.epsilon - spent.loss, divergence)
