@@ -163,16 +163,53 @@ def opendps(frame, sizes, epsilon):
     import opendp.prelude as dp
 
     dp.enable_features("contrib", "honest-but-curious")
+    convert = dp.c.make_zCDP_to_approxDP
+    measurement = dp.binary_search(lambda rho: _epsilon_of(dp, convert, rho) <= epsilon, bounds=(1e-6, 10.0))
     context = dp.Context.compositor(
         data=frame.lazy(),
         privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(epsilon=epsilon, delta=DELTA),
+        privacy_loss=dp.loss_of(rho=measurement),
         split_evenly_over=1,
     )
     keys = {name: list(range(size)) for name, size in sizes.items()}
-    made = context.query().contingency_table(keys=keys, algorithm=dp.mbi.AIM(rounds=None)).release()
-    rows = made.synthesize()
+    rows = context.query().contingency_table(keys=keys).release().synthesize()
     return lambda names: table_of(rows, names, sizes)
+
+
+def _epsilon_of(dp, convert, rho):
+    """Return the epsilon at `DELTA` of a Gaussian with a rho, by OpenDP's own conversion."""
+    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    gaussian = space >> dp.m.then_gaussian(scale=(1 / (2 * rho)) ** 0.5)
+    return convert(gaussian).map(1.0).epsilon(DELTA)
+
+
+def losses_of_choices(frame, sizes, epsilon):
+    """Return how much worse than the best table a choice is, on average over all rounds, by exact laws: both ways.
+
+    In rows for the weight 1, at the scores of one release by permute-and-flip.
+    """
+    from dp_polars._mechanisms import adaptive_tables
+
+    seen, race = [], adaptive_tables.best_rows
+
+    def noted(scores, lengths, rate, *more):
+        gaps = np.array([float(max(scores) - score) for score in scores])
+        seen.append((gaps, np.exp(-gaps * float(rate))))
+        return race(scores, lengths, rate, *more)
+
+    adaptive_tables.best_rows = noted
+    try:
+        ours(frame, sizes, epsilon, "permute_and_flip")
+    finally:
+        adaptive_tables.best_rows = race
+    nodes, weights = np.polynomial.legendre.leggauss(64)  # exact for polynomials of these degrees
+    found = []
+    for gaps, coins in seen:
+        factors = 1 - coins[:, None] * (nodes + 1) / 2
+        others = factors.prod(axis=0) / factors
+        flipped = coins * (others @ weights) / 2
+        found.append([float(flipped @ gaps) / 2**16, float(coins / coins.sum() @ gaps) / 2**16])
+    return np.array(found)
 
 
 def main():
@@ -182,6 +219,7 @@ def main():
     parser.add_argument("--losses", nargs="+", type=float, default=[0.1, 0.3, 1, 3, 10])
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--columns", type=int, default=8)
+    parser.add_argument("--choices", action="store_true", help="only how good each choice is, by exact laws")
     parser.add_argument("--joint", action="store_true", help="fit few columns over all combinations, by NumPy")
     asked = parser.parse_args()
     if asked.joint:
@@ -190,6 +228,12 @@ def main():
     for name, run in itertools.product(asked.tables, range(asked.runs)):
         frame = TABLES[name](asked.columns)
         sizes = {column.name: int(column.max()) + 1 for column in frame.get_columns()}
+        if asked.choices:
+            for epsilon in asked.losses:
+                flipped, exponential = losses_of_choices(frame, sizes, epsilon).mean(axis=0)
+                line = {"table": name, "epsilon": epsilon, "run": run, "permute_and_flip": flipped}
+                print(json.dumps(line | {"exponential": exponential}), flush=True)
+            continue
         for epsilon, way in itertools.product(asked.losses, asked.ways):
             begin = time.perf_counter()
             table = opendps(frame, sizes, epsilon) if way == "opendp" else ours(frame, sizes, epsilon, way)
