@@ -13,6 +13,7 @@ import json
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -212,6 +213,23 @@ def losses_of_choices(frame, sizes, epsilon):
     return np.array(found)
 
 
+def draw(lines, path):
+    """Draw how much worse than the best table a choice is, for each run and on average."""
+    import altair as alt
+
+    frame = pl.DataFrame(lines).unpivot(
+        ["permute_and_flip", "exponential"], index=["epsilon", "run"], variable_name="mechanism", value_name="rows"
+    )
+    base = alt.Chart(frame).encode(
+        x=alt.X("epsilon:Q", title="ε of the release", scale=alt.Scale(type="log", nice=False, padding=20)),
+        color=alt.Color("mechanism:N", title=None, legend=alt.Legend(orient="top")),
+    )
+    y = alt.Y("rows:Q", title="rows times weight that a choice is off", scale=alt.Scale(type="log", nice=False))
+    means = base.mark_line().encode(y=alt.Y("mean(rows):Q"))
+    chart = alt.layer(base.mark_point(size=12, opacity=0.5).encode(y=y), means)
+    chart.properties(width=480, height=260).save(path, ppi=96)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
@@ -220,8 +238,12 @@ def main():
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--columns", type=int, default=8)
     parser.add_argument("--choices", action="store_true", help="only how good each choice is, by exact laws")
+    parser.add_argument("--draw", nargs=2, metavar=("LINES", "PNG"), help="draw what --choices printed into a file")
     parser.add_argument("--joint", action="store_true", help="fit few columns over all combinations, by NumPy")
     asked = parser.parse_args()
+    if asked.draw:
+        draw([json.loads(line) for line in Path(asked.draw[0]).read_text().splitlines()], asked.draw[1])
+        return
     if asked.joint:
         fit_jointly()
     warnings.simplefilter("ignore")

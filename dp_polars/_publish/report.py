@@ -25,6 +25,7 @@ from dp_polars._frames.cube_query import tables_of as cube_tables_of
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
+from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._publish.tables import TOTAL, Cell, Column, columns_of, crossed_with_margins, tables_of, text_of
 from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
@@ -208,6 +209,12 @@ def report(
             msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
             raise TypeError(msg)
         sections = [_section(name, one, released[name], order) for name, one in query.queries.items()]
+    elif isinstance(query, SyntheticQuery):
+        msg = (
+            "report: there is no page of synthetic rows: they would look like counts, and have no confidence intervals."
+            "\n\nHint: made.counts(by=…) has the measured tables; query.statement() is the statement."
+        )
+        raise TypeError(msg)
     elif isinstance(query, CubeQuery):
         if not isinstance(released, Cube):
             msg = f"released must be what query.release() returned, a Cube, got {given(released)}."

@@ -238,6 +238,16 @@ def test_it_is_released_without_rows_in_a_pickle(mbi, people):
     assert again.counts(by="sex")["count_low"].to_list() == made.counts(by="sex")["count_low"].to_list()
 
 
+def test_what_has_no_place_for_rows_says_so():
+    query = dpp.protect("p", max_groups=1).synthetic({"sex": ["f", "m"]}, rho=1)
+    with pytest.raises(TypeError, match="there is no page of synthetic rows"):
+        dpp.report(None, query, "page.html")
+    with pytest.raises(TypeError, match="must be a query of a private frame, made by agg or keys"):
+        dpp.publication(rows=query)
+    assert "permute_and_flip" not in query.statement().to_markdown()
+    assert "choices of tables" in query.statement().to_markdown()
+
+
 def test_what_was_written_is_read(mbi, people, tmp_path):
     made = people.dp.protect("p", max_groups=1).synthetic(DIMENSIONS, rho=1, method="fixed").release()
     made.write(tmp_path / "made.parquet")
