@@ -57,7 +57,9 @@ class Column:
             return None
         widths = [abs(_exact(end) - _exact(cell.value)) for cell in inner for end in (cell.low, cell.high)]
         least, most = min(widths), max(widths)
-        return most if 0 < most <= least * (1 + Decimal("1e-9")) else None  # ends that are floats were rounded
+        # Ends that are floats were rounded, and those of whole numbers outwards.
+        slack = 1 if all(isinstance(cell.value, int) for cell in inner) else most * Decimal("1e-9")
+        return most if 0 < most <= least + slack else None
 
     @cached_property
     def decimals(self) -> int:
