@@ -61,7 +61,9 @@ def coded(frame, columns):
 
 def table_of(frame, names, sizes):
     """Return the shares of all combinations of some columns."""
-    codes = np.ravel_multi_index([frame[name].to_numpy() for name in names], [sizes[name] for name in names])
+    codes = np.ravel_multi_index(
+        [frame[name].cast(pl.Int64).to_numpy() for name in names], [sizes[name] for name in names]
+    )
     counts = np.bincount(codes, minlength=int(np.prod([sizes[name] for name in names])))
     return counts / counts.sum()
 
@@ -75,6 +77,7 @@ def distances(frame, sizes, table):
 
 
 def ours(frame, sizes, epsilon, way):
+    import dp_polars  # noqa: F401  # it registers `.dp`
 
     values = {name: range(size) for name, size in sizes.items()}
     private = frame.dp.protect(None)
@@ -173,7 +176,7 @@ def opendps(frame, sizes, epsilon):
         split_evenly_over=1,
     )
     keys = {name: list(range(size)) for name, size in sizes.items()}
-    rows = context.query().contingency_table(keys=keys).release().synthesize()
+    rows = context.query().contingency_table(keys=keys).release().synthesize().drop_nulls()
     return lambda names: table_of(rows, names, sizes)
 
 
