@@ -367,17 +367,17 @@ class Claim:
     def moves(self) -> list[tuple[Fraction, int | Fraction]]:
         """How far Gaussians move over the deviation of their noise, and how many do so: they dominate all draws.
 
-        `docs/proofs/spreads.md`, Theorem 6. How many need not be whole, as the sum of squares alone matters.
+        `docs/proofs/spreads.md`, Theorem 6. How many need not be whole: the sum of squares alone matters. People count
+        in real parts: all squares are taken to be those of the longest moves, for which noise must be widened most.
         """
         x, spread, times = self.rate * self.score_range, self.contributions, self.draws * self.attained
         if self.same_group < costs.ALL:
             replaced = costs.Replaced(x / 2, x * (self.same_group - costs.HALF), spread, self.groups)
-            if self.draws == 1:
-                worst = max(replaced.corners(), key=lambda corner: sum(n * move**2 for move, n in corner))
-                return [(move, n * times) for move, n in worst if move]
+            if self.draws == 1:  # no group moves further than all that both people may have there
+                longest = (replaced.a + replaced.b) * spread.per_group
+                return [(longest, times * replaced.squares(1) / longest**2)]
             times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
-        filled = [(x * spread.per_group, times * spread.full_groups), (x * spread.rest, times)]
-        return [(move, n) for move, n in filled if move]
+        return [(x * spread.per_group, times * Fraction(spread.squares, spread.per_group**2))]
 
     @property
     def _replaced(self) -> _HowReplaced:

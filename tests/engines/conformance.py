@@ -1082,7 +1082,8 @@ class Conformance:
             (output,) = (each for each in of_asked.outputs if each.name == name)
             spec = of_asked.specs[output.specs[0]]
             evidence = clipped(spec.evidence, people) if isinstance(people, tuple) else spec.evidence
-            specs.append(replace(spec, limits=limits, people=bool(people), evidence=evidence))
+            drawn = {"limits": limits, "weight": None, "bits": 0}  # nobody counts in part
+            specs.append(replace(spec, people=bool(people), evidence=evidence, **drawn))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
             seen = by_hand.evidence(frame.to_dicts(), listed, column, CODES[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
