@@ -62,7 +62,8 @@ def lost(query: dpp.PrivateQuery, one: tuple[int, ...], two: tuple[int, ...]) ->
     """The largest log-ratio of what is drawn from two histograms."""
     [ask] = query._asks
     if isinstance(ask.query, Count):
-        return float(ask.query.claim.rate) * abs(one[0] - two[0])
+        (noise,) = ask.query.noise()  # people count in parts
+        return float(noise.rate) * abs(one[0] - two[0])
     return loss(query, [one], [two])
 
 
