@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from polars import selectors as cs
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
@@ -65,7 +66,10 @@ def test_where_it_is_drawn_changes_no_answer(spark, tmp_path, monkeypatch, drawn
         answers.append(to_polars(released).sort("g"))
         assert answers[-1]["x"][-1] in POINTS  # of nobody, at random
     assert drawn_by == ["driver", "executors"]
-    assert_frame_equal(*(answer.with_columns(x=pl.when(pl.col("people") > 0).then("x")) for answer in answers))
+    ends = cs.ends_with("_low", "_high")  # of noise in parts, each rounded outward
+    one, other = (answer.with_columns(x=pl.when(pl.col("people") > 0).then("x")) for answer in answers)
+    assert_frame_equal(one.select(~ends), other.select(~ends))
+    assert_frame_equal(one.select(ends.cast(float)), other.select(ends.cast(float)), abs_tol=1, rel_tol=0)
     assert answers[0]["people"].to_list() == [50, 50, 0]
     totals = [ROWS.filter(g=group)["x"].sum() for group in "ABC"]
     assert answers[0]["total"].to_list() == totals
