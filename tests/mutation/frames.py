@@ -72,7 +72,7 @@ MUTANTS = [
         "::test_nor_where_the_unit_is_chosen_last"),
     _norms("Measure.noise", "claim.score_range * change * 2**bits", "claim.score_range * change",
         "noise of whole rows is added to parts"),
-    _norms("_Table._of_row", "weight.of_norm(norms, ARRAYS)", "np.full(len(norms), UNIT)", "nobody's norm is bounded"),
+    _norms("_Table._of_row", "weight.of_norm(self._by_person(weight.norm(counts, ARRAYS)), ARRAYS)", "np.full(len(counts), UNIT)", "nobody's norm is bounded"),
     _norms("_engines/polars/weighing:_cells", "weight.of_norm(norm, EXPRESSIONS)", "EXPRESSIONS.whole(UNIT)",
         "nobody's norm is bounded where codes count"),
     _norms("_engines/polars/weighing:_total", "total.clip(low, high)", "total", "the total of a person is not clipped"),

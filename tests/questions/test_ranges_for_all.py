@@ -340,7 +340,8 @@ def of_weights(name, query, ends, step=1, exchanged=None):
     least, highest = ends
     come, go = z3.Ints("come go")
     holds = [z3.Or(w == 0, z3.And(w >= least, w <= highest)) for w in (come, go)]
-    share = query.same_group_of(REPLACE)
+    # What several draws cost together says nothing of one of them alone.
+    share = query.same_group_of(REPLACE) if len(query.changes()) == 1 else 1
     for relation, largest, change, attained in (
         ("add or remove", query.range_of(ADD), come, None),
         ("replace, in two groups", query.range_of(REPLACE), size_of(come) + size_of(go), None),

@@ -75,7 +75,7 @@ def test_types_and_steps(dtype, values, step, ends, answer, type_):
         ((0, 5), "replace_one", 3, 10, Fraction(1, 2)),
         ((-2, 5), "replace_one", 1, 7, 1),
         ((-7, 5), "replace_one", 1, 12, 1),
-        ((-2, 5), "replace_one", 3, 10, 1),
+        ((-2, 5), "replace_one", 3, 10, Fraction(7, 10)),
     ],
 )
 def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expected, same_group):

@@ -226,7 +226,13 @@ class Doors(AbstractContextManager["Doors"]):
             weighings = [one.row_weight for one in output.query.evidence(*output.types)]
             if len(histograms) > 1:
                 largest = tuple(1 if row_weight is None else row_weight.largest for row_weight in weighings)
-                self.parts.append(Parts(output.name, tuple(map(self._cells, histograms)), largest))
+                # All of them in the finest parts, as people may count in part.
+                bits = output.query.bits_of_parts(*output.types)
+                cells = [
+                    {cell: n << (max(bits) - bit) for cell, n in self._cells(histogram).items()}
+                    for histogram, bit in zip(histograms, bits, strict=True)
+                ]
+                self.parts.append(Parts(output.name, tuple(cells), largest))
             try:
                 return drawn(output, histograms)
             finally:

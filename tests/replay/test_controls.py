@@ -12,13 +12,14 @@ import pytest
 import dp_polars as dpp
 from dp_polars._bins.binning import Clamping
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars import rows as polars_rows
+from dp_polars._engines.polars import weighing
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.rows import listed, own_keys
 from dp_polars._expressions.namespace import PrivateNamespace
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._mechanisms.person_weights import UNIT_BITS, PersonWeight
 from dp_polars._questions.measures import Count
 from dp_polars._release import contract
 from dp_polars._release.protection import Limits, Protection
@@ -64,6 +65,7 @@ def test_a_tally_that_forgets_a_bound(way, bounds, tmp_path, monkeypatch):
         return Limits(**{**limits(protection, query, groups).__dict__, **dict.fromkeys(bounds)})
 
     monkeypatch.setattr(Protection, "limits", forgets)
+    monkeypatch.setattr(PersonWeight, "most", property(lambda _: 2**40))  # nobody counts in part
     found_out(way, tmp_path, said="moves? by more|more groups move")
 
 
@@ -85,19 +87,11 @@ def _replaced(work: contract.KeyWork, **fields: Any) -> contract.KeyWork:
     return contract.KeyWork(**{**work.__dict__, **fields})
 
 
-def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
-    """Each part has an order of its own: what a group adds up need not be what it counts."""
-    monkeypatch.setattr(polars_engine, "gathered", lambda specs, _: [[number] for number in range(len(specs))])
-    choices, keep = polars_people._choices, polars_people.keep
-    monkeypatch.setattr(
-        polars_people, "_choices", lambda kinds, *rest: [each for kind in kinds for each in choices([kind], *rest)]
-    )
-
-    def apart(lengths, groups, specs, rng=None):
-        return [stays for spec in specs for stays in keep(lengths, groups, [spec], rng)]
-
-    monkeypatch.setattr(polars_people, "keep", apart)
-    found_out("mean", tmp_path, said="the parts of an answer keep")
+def test_a_mean_whose_parts_weigh_rows_differently(tmp_path, monkeypatch):
+    """What a group adds up is not what it counts: rows count half as much as their values."""
+    parts = weighing._parts
+    monkeypatch.setattr(weighing, "_parts", lambda *of: parts(*of) // (2 if of[2] == UNIT_BITS else 1))
+    found_out("mean", tmp_path, said="the parts keep different rows")
 
 
 def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,16 +27,14 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
 
     `frame`: `person`, `group` where there are several, and the columns that `kinds` name.
     """
+    in_table: dict[int, AlikeSpecs] = {}
     by_codes: dict[str | None, list[int]] = {}
     for place, kind in enumerate(kinds):
-        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(place)
-    counted: dict[int, pl.DataFrame] = {}
-    table = _Table.of(frame, [place for place in by_codes.get(None, []) if not _adds_up_people(kinds[place])])
-    if table is not None:
-        counted = table.counted(kinds)
-        by_codes = {
-            code: left for code, of in by_codes.items() if (left := [place for place in of if place not in counted])
-        }
+        if kind.layout.code_bits or (kind.specs[0].people and kind.weights):  # or all values of a person are added up
+            by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(place)
+        else:
+            in_table[place] = kind
+    counted = _Table.of(frame).counted(in_table) if in_table else {}
     plans, places = [], []
     for code, of_code in by_codes.items():
         for place, plan in zip(
@@ -48,48 +46,46 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     return [found[place] for place in range(len(kinds))]
 
 
-def _adds_up_people(kind: AlikeSpecs) -> bool:
-    """Return whether all of a person's values in a group are added up before they count."""
-    return kind.specs[0].people and bool(kind.weights)
-
-
-# Pairs of a person and a group for each row up to which all of them lie in a table; and how many always do.
+# Pairs of a person and a group for each row up to which all of them lie in a table, and so many in any case.
 _PAIRS_PER_ROW, _FEW_PAIRS = 4, 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """A place for each pair of a person and a group: numbers of rows are counted there without hashing."""
+    """A place for each pair of a person and a group: numbers of rows are counted there, and Polars is asked nothing.
+
+    Places are those of all pairs in their order, or, where these are too many, of those that have rows.
+    """
 
     frame: pl.DataFrame
-    places: Sequence[int]  # of the kinds
-    pair: Ints  # of each row
+    place: Ints  # of each row
     groups: int
+    pairs: Ints | None  # the pairs that have rows. None: all.
+    size: int  # places
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, places: Sequence[int]) -> _Table | None:
-        """Return the table of some kinds, none of which adds up people; None if there are none, or no room."""
-        if not places or not frame.height:
-            return None
+    def of(cls, frame: pl.DataFrame) -> _Table:
         labels, least, span = labels_of(frame["person"], 62)
-        group = frame.get_column("group", default=None)
-        groups = 1 if group is None else int(group.max()) + 1
-        if (span + 1) * groups > max(_FEW_PAIRS, _PAIRS_PER_ROW * frame.height):
-            return None
-        # By unsigned differences: the labels of 64 bits without a sign are beyond int64.
-        pair = (labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64) * groups
-        if group is not None:
-            pair += group.to_numpy()
-        return cls(frame, places, pair, groups)
+        group = frame["group"].to_numpy() if "group" in frame.columns else np.zeros(frame.height, np.uint8)
+        groups, most = int(group.max(initial=0)) + 1, max(_FEW_PAIRS, _PAIRS_PER_ROW * frame.height)
+        # Unsigned, as labels need not fit into 63 bits: their distances do.
+        people = (labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64)
+        if (span + 1) * groups > most:
+            people = np.unique(people, return_inverse=True)[1]
+        size = (int(people.max(initial=0)) + 1) * groups
+        place, pairs = people * groups + group, None
+        if size > most:
+            pairs, place = np.unique(place, return_inverse=True)
+            size = len(pairs)
+        return cls(frame, place, groups, pairs, size)
 
-    def counted(self, kinds: Sequence[AlikeSpecs]) -> dict[int, pl.DataFrame]:
-        """Return the sums of parts of each kind, by its place."""
+    def counted(self, kinds: Mapping[int, AlikeSpecs]) -> dict[int, pl.DataFrame]:
+        """Return the sums of parts of each kind, by its place. None of them adds up people."""
         found, rows, sums, weights = {}, dict[str | None, Ints](), dict[object, Ints](), dict[object, Ints]()
-        for place in self.places:
-            kind = kinds[place]
-            code = None if kind.code is None or self._all_contribute(kind) else kind.code
+        for place, kind in kinds.items():
+            code = None if kind.code is None or self._contributes(kind).all() else kind.code
             if code not in rows:
-                rows[code] = np.bincount(self._pairs(kind, code), minlength=self._size)
+                rows[code] = np.bincount(self._places(kind, code), minlength=self.size)
             spec = kind.specs[0]
             counts = np.minimum(rows[code], 1) if spec.people else rows[code]
             same = code, spec.people, spec.weight
@@ -101,45 +97,53 @@ class _Table:
                 if name is not None:
                     if (code, name) not in sums:
                         sums[code, name] = self._sums(kind, code, name, rows[code])
-                    total = spec.clamping.of_sums(sums[code, name], counts)
-                of_pairs = _parts(total, weights[same], spec.bits)
-                parts[weight_name(number)] = of_pairs.reshape(-1, self.groups).sum(axis=0)
+                    total = spec.of_sums(sums[code, name], counts)
+                parts[weight_name(number)] = self._by_group(_parts(total, weights[same], spec.bits))
             cells = np.arange(self.groups, dtype=np.uint32 if kind.layout.bits <= 32 else np.uint64)
-            is_there = rows[code].reshape(-1, self.groups).any(axis=0)
-            found[place] = pl.DataFrame({"cell": cells, **parts}).filter(pl.Series(is_there))
+            found[place] = pl.DataFrame({"cell": cells, **parts}).filter(pl.Series(self._by_group(rows[code]) > 0))
         return found
 
-    @property
-    def _size(self) -> int:
-        return (int(self.pair.max()) // self.groups + 1) * self.groups
+    def _by_group(self, numbers: Ints) -> Ints:
+        """Return the sum of each group."""
+        if self.pairs is None:
+            found: Ints = numbers.reshape(-1, self.groups).sum(axis=0)
+            return found
+        found = np.zeros(self.groups, np.int64)
+        np.add.at(found, self.pairs % self.groups, numbers)
+        return found
+
+    def _by_person(self, numbers: Ints) -> Ints:
+        """Return in each place the sum of its person."""
+        if self.pairs is None:
+            return np.repeat(numbers.reshape(-1, self.groups).sum(axis=1), self.groups)
+        owner = np.unique(self.pairs // self.groups, return_inverse=True)[1]
+        found = np.zeros(owner.max(initial=-1) + 1, np.int64)
+        np.add.at(found, owner, numbers)
+        return found[owner]
 
     def _contributes(self, kind: AlikeSpecs) -> NDArray[np.bool_]:
         contributes: NDArray[np.bool_] = self.frame[str(kind.code)].to_numpy() < kind.specs[0].binning.size
         return contributes
 
-    def _all_contribute(self, kind: AlikeSpecs) -> bool:
-        return bool(self._contributes(kind).all())
-
-    def _pairs(self, kind: AlikeSpecs, code: str | None) -> Ints:
-        """Return the pairs of the rows that contribute."""
-        return self.pair if code is None else self.pair[self._contributes(kind)]
+    def _places(self, kind: AlikeSpecs, code: str | None) -> Ints:
+        """Return the places of the rows that contribute."""
+        return self.place if code is None else self.place[self._contributes(kind)]
 
     def _sums(self, kind: AlikeSpecs, code: str | None, name: str, rows: Ints) -> Ints:
-        """Return the sum of a column in each pair."""
-        values, pairs = self.frame[name].to_numpy(), self._pairs(kind, code)
+        """Return the sum of a column in each place."""
+        values, places = self.frame[name].to_numpy(), self._places(kind, code)
         values = values if code is None else values[self._contributes(kind)]
         if int(np.abs(values, dtype=np.int64).max(initial=0)) * int(rows.max(initial=0)) < 1 << 53:  # exact as floats
-            return np.bincount(pairs, values, self._size).astype(np.int64)
-        sums = np.zeros(self._size, np.int64)
-        np.add.at(sums, pairs, values.astype(np.int64))
+            return np.bincount(places, values, self.size).astype(np.int64)
+        sums = np.zeros(self.size, np.int64)
+        np.add.at(sums, places, values.astype(np.int64))
         return sums
 
     def _of_row(self, weight: PersonWeight, counts: Ints) -> Ints:
-        """Return what each row of a pair weighs, in parts."""
+        """Return what each row in a place weighs, in parts."""
         of_person: Ints = np.full(1, UNIT)
         if weight.limit is not None:
-            norms = weight.norm(counts, ARRAYS).reshape(-1, self.groups).sum(axis=1)
-            of_person = np.repeat(weight.of_norm(norms, ARRAYS), self.groups)
+            of_person = weight.of_norm(self._by_person(weight.norm(counts, ARRAYS)), ARRAYS)
         of_row: Ints = weight.of_rows(of_person, counts, ARRAYS)
         return of_row
 
