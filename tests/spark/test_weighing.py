@@ -3,13 +3,10 @@
 import numpy as np
 import polars as pl
 import pytest
-from pyspark.sql import functions as sf
 
 import dp_polars as dpp
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._engines.spark import counting, weighing
-from dp_polars._engines.spark.rows import Groups
 from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, PersonWeight, bits_of_parts, part_of
 from dp_polars._release.contract import GROUPS, ROWS, ROWS_CUT, ROWS_IN_GROUP, HistogramSpec, PerPerson
 from dp_polars._release.protection import Limits
@@ -17,6 +14,11 @@ from tests.helpers.specs import as_frame
 from tests.spark.tools import MARKS, need_spark, on_both, on_classic, to_polars, to_spark
 
 need_spark()
+
+from pyspark.sql import functions as sf
+
+from dp_polars._engines.spark import counting, weighing
+from dp_polars._engines.spark.rows import Groups
 
 pytestmark = MARKS
 
