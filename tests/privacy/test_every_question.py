@@ -194,7 +194,7 @@ def losses_of_group(question, query, most, people):
     if way in ("median", "quantile"):
         return of_quantile(Fraction(str(question.arguments[0])) if way == "quantile" else Fraction(1, 2), query, most)
     if way == "mode":
-        by = 2 if "weights" in options else 1
+        by = 1 if options.get("counts", "people") in ("people", "rows") else 2  # of two columns: values and weights
         return of_counts(partial(of_modes, constant=options.get("too_few"), by=by), query, most, people, by)
     if way in ("top_k", "first_above"):
         return of_counts(of_tops if way == "top_k" else of_first_above, query, most, people)
