@@ -80,7 +80,7 @@ def test_the_unit_decides_the_error_and_the_better_one_is_taken(case, errors):
         assert without <= with_keys <= 1.04 * without + 1
     other = UNITS[1 - UNITS.index(better)]
     # A count alone would take all of the budget as Gaussian noise, by more rho.
-    said = [8] if case == (1, 1, 1) else errors[UNITS.index(other)]
+    said = [8.8] if case == (1, 1, 1) else errors[UNITS.index(other)]
     for note, error in zip(notes_of(taken), said, strict=False):
         (number,) = re.findall(rf"In {other} error_95 would be ([\d,.]+\d)\.", note)
         assert float(number.replace(",", "")) == pytest.approx(error, rel=0.005)
