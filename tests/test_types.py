@@ -72,8 +72,9 @@ def test_type_checkers_know_what_col_gives(checker, tmp_path):
     }
 
 
-def test_at_run_time_it_is_the_one_of_polars():
-    assert dpp.col is pl.col
+def test_at_run_time_it_makes_the_columns_of_polars():
+    assert isinstance(dpp.col, type(pl.col))
+    assert type(dpp.col("age")) is type(dpp.col.age) is pl.Expr
     frame = pl.DataFrame({"age": [30] * 50, "sex": ["f"] * 50})
     asked = frame.select(dpp.col("age").dp.median(range(99), epsilon=9**9), dpp.col.sex.dp.mode(["f"], epsilon=1))
     assert asked.rows() == [(30, "f")]

@@ -260,7 +260,7 @@ def spread(
         known = long(0) if code is None else sf.col(code)
         found = {"answer": sf.lit(place), "code": nothing.cast("long") if code in kinds else known}
         found |= {name: known if name == code else nothing.cast(kind) for name, kind in kinds.items()}
-        found |= {name: own if one.code == code else nothing.cast("long") for name, (one, own) in columns.items()}
+        found |= {name: there if one.code == code else nothing.cast("long") for name, (one, there) in columns.items()}
         return [column.alias(name) for name, column in found.items()]
 
     parts = [cells(place, code) for place, code in enumerate(dict.fromkeys(one.code for one in specs))]
