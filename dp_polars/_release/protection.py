@@ -207,7 +207,7 @@ class Protection:
             most = cap = self.max_rows_per_group
             if self.counts_people(query) and query.fixed_size is not None and query.fixed_size <= (cap or math.inf):
                 most, cap = query.fixed_size, None
-        # Of both norms: the unit of a loss may still change, and what counts in parts must not.
+        # By both norms: the unit of a loss may still change, and what counts in parts must not.
         can_bind = most is None or groups * most > bounds.total or groups * most**2 > bounds.squares
         return PersonWeight(cap, limit if can_bind else None, power) if can_bind or cap is not None else None
 

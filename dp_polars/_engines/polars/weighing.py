@@ -46,7 +46,7 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     return [found[place] for place in range(len(kinds))]
 
 
-# Pairs of a person and a group for each row up to which all of them lie in a table, and so many in any case.
+# Pairs of a person and a group for each row up to which all of them lie in a table; and a number that always may.
 _PAIRS_PER_ROW, _FEW_PAIRS = 4, 1 << 16
 
 

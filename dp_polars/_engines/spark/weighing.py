@@ -74,7 +74,7 @@ def parts_of_people(
 ) -> DataFrame:
     """Return what each person adds to each cell: `group`, `answer`, code, and a column for each spec (`spread`).
 
-    `drawn` are specs beside them, of whose rows those that stay are known: then rows lie by person already.
+    `drawn` are the other specs. Which of their rows stay is known: then rows lie by person already.
     """
     # Specs of the same rows and codes share their number, and those that weigh rows alike their sum.
     rows_of = _named("rows", {one.number: (one.has, one.code) for one in specs})

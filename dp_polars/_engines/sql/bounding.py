@@ -422,7 +422,7 @@ class _Held:
     def pairs(self, people: Table, groups: int, most: int, dialect: Dialect, numbers: Sequence[int]) -> Table:
         """Return one row for each person and group, with `has0`, `stays0`, … and what is found of the group.
 
-        Of these numbers there are `groups0`, …, too: in how many groups the person has it.
+        There are `groups0`, …, too: in how many groups the person has it.
         """
         person = person_in(people)
         owner = [people[name] for name in person]

@@ -182,7 +182,7 @@ def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> li
     rows = rows_of_people(table, unit, keys, specs, dialect, _outputs(work), with_groups=are_drawn)
     if are_drawn:
         rows = packed(rows, specs)
-    numbers = {each.code: each for each in weighings(rows, others, dialect, common)}
+    numbers = {weighing.code: weighing for weighing in weighings(rows, others, dialect, common)}
     if len(numbers) > 1 or (are_drawn and numbers.keys() - {None}):
         rows = replace(rows, table=common.once(rows.table))
     parts: list[tuple[Table, list[int]]] = []

@@ -70,12 +70,12 @@ def weighed(
     pairs
         What `Weighing.of_people` gives of one code, where it is known already, in a table with a name.
     """
-    for each in weighings(rows, specs, dialect, common):
-        is_known = pairs is not None and each.code is None
-        found = pairs if is_known else put_in_groups(each.of_people(by))
-        cells = each.cells(found, is_named=is_known, is_one_group=groups == 1)
-        code = cells.mutate(code=integer(0)) if each.code is None else cells.rename(code=each.code)
-        yield code, [*each.specs]
+    for weighing in weighings(rows, specs, dialect, common):
+        is_known = pairs is not None and weighing.code is None
+        found = pairs if is_known else put_in_groups(weighing.of_people(by))
+        cells = weighing.cells(found, is_named=is_known, is_one_group=groups == 1)
+        code = cells.mutate(code=integer(0)) if weighing.code is None else cells.rename(code=weighing.code)
+        yield code, [*weighing.specs]
 
 
 def weighings(rows: Rows, specs: Mapping[int, HistogramSpec], dialect: Dialect, common: Common) -> list[Weighing]:
@@ -137,7 +137,7 @@ class Weighing:
     def sums(
         self, table: Table, copies: Value | None = None, where: Sequence[Value] = (), known: Collection[str] = ()
     ) -> dict[str, Value]:
-        """Return these numbers and sums as aggregates, of rows of which there are so many copies (None: one each).
+        """Return these numbers and sums as aggregates, of rows with a number of copies (None: one).
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ def _or_0(number: Value, where: Value | None) -> Value:
 
 def _with_more(table: Table, some: Table, by: Sequence[str], columns: Mapping[str, Value]) -> Table:
     """Add columns that are found in a table of some of the rows; those of others are what is given."""
-    own = {name: f"own_{name}" for name in by}
-    joined = table.left_join(some.rename({new: name for name, new in own.items()}), [*own.items()])
+    renamed = {name: f"own_{name}" for name in by}
+    joined = table.left_join(some.rename({new: name for name, new in renamed.items()}), [*renamed.items()])
     more = {name: ibis.coalesce(joined[name], otherwise) for name, otherwise in columns.items()}
     return joined.select(*table.columns, **more)
