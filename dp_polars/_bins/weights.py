@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -74,6 +75,7 @@ _DIGITS = 6
 _LARGEST = 2**500
 
 
+@lru_cache(maxsize=1024)  # of public arguments alone, and a release asks several times
 def clamping_of(
     lower: Fraction, upper: Fraction, step: Fraction | None, column: pl.DataType, ends: str = "lower and upper"
 ) -> Clamping:
@@ -114,6 +116,7 @@ def clamping_of(
     return units
 
 
+@lru_cache(maxsize=1024)
 def step_by_default(span: Fraction, column: pl.DataType, *ends: tuple[Fraction, Fraction]) -> Fraction | None:
     """Return the step of values that were given none; None: the last digit of the column's type, or none at all.
 

@@ -45,7 +45,7 @@ _SEVERAL_CELLS = (
 _TABLES = "must be a list of tuples of names of dimensions"
 # Sums of as many cells as there may be then fit into 64 bits, but with a probability far below 2**-100; and into floats
 # as multiples of one over `UNITS`.
-_LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
+_LARGEST_SCALE, LARGEST_SCALE_OF_TABLES = 2**32, 2**20
 # A combination of all dimensions is numbered in 64 bits, and tables have few enough subsets that these take seconds.
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
 # Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
@@ -197,7 +197,7 @@ class CubeRequest(Request):
         return CubeWork(**vars(work), plan=self.plan) if self.tables else work
 
     def check_scale(self) -> None:
-        largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
+        largest = LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
         if any(ask.query.claim.rate * largest < 1 for ask in self.asks):
             exponent = largest.bit_length() - 1
             msg = f"cube: the noise must have a scale of at most 2**{exponent}, got more for {self.loss}."

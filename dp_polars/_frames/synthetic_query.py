@@ -21,7 +21,15 @@ from dp_polars._base.column_types import must_have
 from dp_polars._base.numbers import Number, given, one_of, positive_int
 from dp_polars._bins.candidates import Grid, Values
 from dp_polars._frames.cube import TAKEN
-from dp_polars._frames.cube_query import CubeQuery, CubeRequest, name_of, of_table, sums_of, wanted_tables
+from dp_polars._frames.cube_query import (
+    LARGEST_SCALE_OF_TABLES,
+    CubeQuery,
+    CubeRequest,
+    name_of,
+    of_table,
+    sums_of,
+    wanted_tables,
+)
 from dp_polars._frames.synthetic import Synthetic, frame_of, synthetic_of, with_values
 from dp_polars._mechanisms.adaptive_tables import AdaptivePlan, weights_of
 from dp_polars._mechanisms.graphical_models import MOST_DIMENSIONS, cells_of, imported
@@ -48,8 +56,6 @@ _PACE: dict[Unit, int] = {"epsilon": 2, "rho": 4}
 _OF_DIMENSIONS: dict[Unit, Fraction] = {"epsilon": Fraction(1, 4), "rho": Fraction(1, 16)}
 _OF_CHOICES: dict[Unit, Fraction] = {"epsilon": Fraction(1, 5), "rho": Fraction(3, 32)}
 _MOST_BINS = 1000
-# The noise of each table: as of cubes.
-_LARGEST_SCALE = 2**20
 
 
 @dataclass(frozen=True)
@@ -195,7 +201,7 @@ class SyntheticRequest(CubeRequest):
     def check_scale(self) -> None:
         first, plan = (ask.query.claim for ask in self.asks[: len(self.drawn)]), self.adaptive
         claims = [*first, *(one.of_part(Fraction(1, plan.rounds)) for one in self.rounds[:1])]
-        if any(not claim.is_open and claim.rate * _LARGEST_SCALE < 1 for claim in claims):
+        if any(not claim.is_open and claim.rate * LARGEST_SCALE_OF_TABLES < 1 for claim in claims):
             msg = f"synthetic: the noise must have a scale of at most 2**20, got more for {self.loss}."
             raise ValueError(msg)
 
