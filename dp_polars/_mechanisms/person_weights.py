@@ -85,10 +85,13 @@ class PersonWeight:
             scaled = of.scaled_root(_SAFE_UNIT, float(self.most), by)
         return of.choose(beyond, scaled, of.whole(UNIT))
 
-    def of_rows(self, weight: Any, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
-        """Return the weight of each row of a person in a group, in parts, from that of the person."""
-        counted = self.counted(rows, of)
-        return of.quotient(weight * counted, of.choose(of.whole(0) < rows, rows, of.whole(1)))
+    def of_rows(self, norm: Any, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
+        """Return the weight of each row of a person in a group, in parts.
+
+        `norm`: that of the person; without a limit it is not looked at.
+        """
+        of_person = of.whole(UNIT) if self.limit is None else self.of_norm(norm, of)
+        return of.quotient(of_person * self.counted(rows, of), of.choose(of.whole(0) < rows, rows, of.whole(1)))
 
 
 def part_of(total: Any, weight: Any, bits: int, of: Arithmetic) -> Any:  # noqa: ANN401

@@ -131,8 +131,7 @@ def _numbers(found: list[CountRule], spec: HistogramSpec) -> Counter[int]:
 def _of_groups(numbers: Counter[int], weight: PersonWeight) -> dict[int, int]:
     """Return what a row of a person weighs in each group."""
     norm = sum(int(weight.norm(rows, ARRAYS)) for rows in numbers.values())
-    of_person = UNIT if weight.limit is None else weight.of_norm(norm, ARRAYS)
-    return {group: int(weight.of_rows(of_person, rows, ARRAYS)) for group, rows in numbers.items()}
+    return {group: int(weight.of_rows(norm, rows, ARRAYS)) for group, rows in numbers.items()}
 
 
 def _parts(found: list[CountRule], spec: HistogramSpec, weight: PersonWeight) -> Counter[tuple[int, int]]:

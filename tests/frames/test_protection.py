@@ -128,8 +128,8 @@ def test_a_person_with_many_rows_counts_for_just_the_norm_that_is_charged(asked,
         if weight is None:
             assert sum(rows**power) <= limit, most
             continue
-        of_person = UNIT if weight.limit is None else weight.of_norm(weight.norm(rows, ARRAYS).sum(), ARRAYS)
-        parts = [int(of_row) * int(n) for of_row, n in zip(weight.of_rows(of_person, rows, ARRAYS), rows, strict=True)]
+        of_rows = weight.of_rows(weight.norm(rows, ARRAYS).sum(), rows, ARRAYS)
+        parts = [int(of_row) * int(n) for of_row, n in zip(of_rows, rows, strict=True)]
         norm = sum(Fraction(part, UNIT) ** power for part in parts)
         assert norm <= limit, most
         could = sum(min(int(n), per_group or int(n)) ** power for n in rows)  # under the cap

@@ -46,8 +46,9 @@ def found(weight: PersonWeight, rows: list[int]) -> tuple[int, list[int]]:
     """The weight of a person with so many rows in each group, and those of a row in each group, in parts."""
     array = np.array(rows, np.int64)
     with np.errstate(all="raise"):
-        person = UNIT if weight.limit is None else weight.of_norm(weight.norm(array, ARRAYS).sum(), ARRAYS)
-        of_rows = weight.of_rows(person, array, ARRAYS)
+        norm = weight.norm(array, ARRAYS).sum()
+        person = UNIT if weight.limit is None else weight.of_norm(norm, ARRAYS)
+        of_rows = weight.of_rows(norm, array, ARRAYS)
     assert of_rows.dtype == np.int64
     return int(person), of_rows.tolist()
 

@@ -126,7 +126,7 @@ def test_the_arithmetic_of_weights_is_exact(spark, few_tasks, weight, ansi):
     norm[:2] = weight.most if weight.limit else 1, (weight.most if weight.limit else 0) + 1
     total = rng.permutation(n) * rng.choice([-1, 1], len(n))
     of_person = weight.of_norm(norm, ARRAYS) if weight.limit else np.full(len(n), UNIT)
-    expected = {"person": of_person, "row": weight.of_rows(of_person, n, ARRAYS)}
+    expected = {"person": of_person, "row": weight.of_rows(norm, n, ARRAYS)}
     expected["part"] = part_of(total, expected["row"], 0, ARRAYS)
     expected["fine part"] = part_of(total >> 22, expected["row"], 19, ARRAYS)
     of = weighing._OF
@@ -135,7 +135,7 @@ def test_the_arithmetic_of_weights_is_exact(spark, few_tasks, weight, ansi):
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
         rows = rows.withColumn("person", found_of_person)
-        rows = rows.withColumn("row", weight.of_rows(sf.col("person"), sf.col("n"), of))
+        rows = rows.withColumn("row", weight.of_rows(sf.col("norm"), sf.col("n"), of))
         rows = rows.withColumn("part", part_of(sf.col("total"), sf.col("row"), 0, of))
         rows = rows.withColumn("fine part", part_of(sf.shiftright("total", 22), sf.col("row"), 19, of))
         found = to_polars(rows.select(*expected))
@@ -171,8 +171,7 @@ def test_people_who_count_in_part_are_cut(spark, few_tasks, case):
         for spec, contributing in zip(specs, evidence, strict=True):
             numbers = contributing.filter(person=person).filter(pl.col("g") < 12)["g"].value_counts()["count"].to_list()
             norm = sum(int(spec.weight.norm(n, ARRAYS)) for n in numbers)
-            of_person = UNIT if spec.weight.limit is None else int(spec.weight.of_norm(norm, ARRAYS))
-            of_row = [int(spec.weight.of_rows(of_person, n, ARRAYS)) for n in numbers]
+            of_row = [int(spec.weight.of_rows(norm, n, ARRAYS)) for n in numbers]
             parts = sum(n * row for n, row in zip(numbers, of_row, strict=True))
             cut.append((any(row < UNIT for row in of_row), sum(numbers) - (parts + UNIT // 2) // UNIT))
         if any(is_cut for is_cut, _ in cut):

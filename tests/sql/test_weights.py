@@ -141,9 +141,9 @@ def test_weights_are_those_of_the_reference(engine, weight):
     table = engine.table(pl.DataFrame({"person": norms, "paid": rows}, schema={"person": pl.Int64, "paid": pl.Int64}))
     sql = _SqlEngine(table)
     of = weighing.Columns(sql._dialect)
-    found = table.mutate(weight=weighing.weight_of_rows(weight, table.person, table.paid, of))
+    found = table.mutate(weight=weight.of_rows(table.person, table.paid, of))
     cells = sql._dialect.fetch(sql._backend, Select.of(sql._backend, found))
-    expected = weight.of_rows(weight.of_norm(norms, ARRAYS), rows, ARRAYS)
+    expected = weight.of_rows(norms, rows, ARRAYS)
     by_rows = dict(zip(zip(norms.tolist(), rows.tolist(), strict=True), expected.tolist(), strict=True))
     same = zip(cells["person"].tolist(), cells["paid"].tolist(), cells["weight"].tolist(), strict=True)
     assert {(norm, of_row): one for norm, of_row, one in same} == by_rows

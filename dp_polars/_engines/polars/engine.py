@@ -344,12 +344,8 @@ def count(
             (frame,) = collected([_coded(part, privacy_unit, keys, specs)], engine)
             weighed = [kind for kind in kinds if kind.specs[0].weight is not None]
             drawn = [kind for kind in kinds if kind.specs[0].weight is None]
-            of_kind = {
-                kind.numbers: cells for kind, cells in zip(weighed, weigh_people(frame, weighed, engine), strict=True)
-            }
-            of_kind |= {
-                kind.numbers: cells for kind, cells in zip(drawn, count_people(frame, drawn, engine), strict=True)
-            }
+            cells = [*weigh_people(frame, weighed, engine), *count_people(frame, drawn, engine)]
+            of_kind = {kind.numbers: one for kind, one in zip([*weighed, *drawn], cells, strict=True)}
             more = [of_kind[kind.numbers] for kind in kinds]
             # Nobody is in two parts.
             found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more

@@ -60,6 +60,15 @@ class AlikeSpecs:
         """Whether a row counts, but for bounds."""
         return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.specs[0].binning.size
 
+    @property
+    def cell(self) -> pl.Expr:
+        """The group and the code in one integer."""
+        unsigned = pl.UInt32 if self.layout.bits <= 32 else pl.UInt64
+        cell = pl.col(str(self.code)).cast(unsigned) if self.layout.code_bits else pl.lit(0, unsigned)
+        if self.layout.group_bits:
+            cell += pl.col("group").cast(unsigned) * pl.lit(2**self.layout.code_bits, unsigned)
+        return cell
+
 
 def added_up_cells(
     rows: pl.LazyFrame, kinds: Sequence[AlikeSpecs], are_counted: Sequence[pl.Expr]
@@ -69,14 +78,10 @@ def added_up_cells(
     The latter gives each cell once: `cell`, `rows`, and the sums of weights under the names of its specs. All kinds
     have the same codes.
     """
-    layout, weights = kinds[0].layout, list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
-    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
-    cell = pl.col(str(kinds[0].code)).cast(unsigned) if layout.code_bits else pl.lit(0, unsigned)
-    if layout.group_bits:
-        cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
+    weights = list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
     counts = {f"counts {place}": is_counted for place, is_counted in enumerate(are_counted)}
     # Selected before it is filtered: a filter right after a shared plan would move into it, and part the branches.
-    counted = rows.with_columns(cell.alias("cell"), **counts).select("cell", *counts, *weights)
+    counted = rows.with_columns(kinds[0].cell.alias("cell"), **counts).select("cell", *counts, *weights)
     sums = []
     for place, (kind, flag) in enumerate(zip(kinds, counts, strict=True)):
         sums.append(pl.col(flag).cast(pl.Int64).sum().alias(f"rows {place}"))
@@ -426,10 +431,7 @@ class Cut:
         """Return what each row of a person weighs in a group, in parts, of numbers for the groups."""
         weight, counts = self.spec.weight, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
         assert weight is not None
-        of_person = EXPRESSIONS.whole(UNIT)
-        if weight.limit is not None:
-            of_person = weight.of_norm(weight.norm(counts, EXPRESSIONS).sum(), EXPRESSIONS)
-        of_row: pl.Expr = weight.of_rows(of_person, counts, EXPRESSIONS)
+        of_row: pl.Expr = weight.of_rows(weight.norm(counts, EXPRESSIONS).sum(), counts, EXPRESSIONS)
         return of_row
 
     def dropped(self, number: int) -> pl.Expr:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dp_polars._base.numbers import Ints
 from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.people import AlikeSpecs, labels_of, weight_name
-from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, UNIT_BITS, PersonWeight, part_of
+from dp_polars._mechanisms.person_weights import ARRAYS, UNIT_BITS, PersonWeight, part_of
 from dp_polars._sources.running import collected
 
 if TYPE_CHECKING:
@@ -35,14 +35,10 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
         else:
             in_table[place] = kind
     counted = _Table.of(frame).counted(in_table) if in_table else {}
-    plans, places = [], []
-    for code, of_code in by_codes.items():
-        for place, plan in zip(
-            of_code, _weighed(frame, code, [kinds[place] for place in of_code], engine), strict=True
-        ):
-            plans.append(plan)
-            places.append(place)
-    found = counted | dict(zip(places, collected(plans, engine), strict=True))
+    plans: dict[int, pl.LazyFrame] = {}
+    for code, places in by_codes.items():
+        plans |= zip(places, _weighed(frame, code, [kinds[place] for place in places], engine), strict=True)
+    found = counted | dict(zip(plans, collected([*plans.values()], engine), strict=True))
     return [found[place] for place in range(len(kinds))]
 
 
@@ -82,10 +78,15 @@ class _Table:
     def counted(self, kinds: Mapping[int, AlikeSpecs]) -> dict[int, pl.DataFrame]:
         """Return the sums of parts of each kind, by its place. None of them adds up people."""
         found, rows, sums, weights = {}, dict[str | None, Ints](), dict[object, Ints](), dict[object, Ints]()
+        contributing: dict[str | None, NDArray[np.bool_] | None] = {}
         for place, kind in kinds.items():
-            code = None if kind.code is None or self._contributes(kind).all() else kind.code
+            if kind.code not in contributing:
+                contributing[kind.code] = self._contributing(kind)
+            chosen = contributing[kind.code]
+            code = None if chosen is None else kind.code
+            places = self.place if chosen is None else self.place[chosen]
             if code not in rows:
-                rows[code] = np.bincount(self._places(kind, code), minlength=self.size)
+                rows[code] = np.bincount(places, minlength=self.size)
             spec = kind.specs[0]
             counts = np.minimum(rows[code], 1) if spec.people else rows[code]
             same = code, spec.people, spec.weight
@@ -96,7 +97,9 @@ class _Table:
                 total, name = counts, kind.weights.get(number)
                 if name is not None:
                     if (code, name) not in sums:
-                        sums[code, name] = self._sums(kind, code, name, rows[code])
+                        values = self.frame[name].to_numpy()
+                        values = values if chosen is None else values[chosen]
+                        sums[code, name] = self._sums(values, places, rows[code])
                     total = spec.of_sums(sums[code, name], counts)
                 parts[weight_name(number)] = self._by_group(_parts(total, weights[same], spec.bits))
             cells = np.arange(self.groups, dtype=np.uint32 if kind.layout.bits <= 32 else np.uint64)
@@ -121,18 +124,15 @@ class _Table:
         np.add.at(found, owner, numbers)
         return found[owner]
 
-    def _contributes(self, kind: AlikeSpecs) -> NDArray[np.bool_]:
-        contributes: NDArray[np.bool_] = self.frame[str(kind.code)].to_numpy() < kind.specs[0].binning.size
-        return contributes
+    def _contributing(self, kind: AlikeSpecs) -> NDArray[np.bool_] | None:
+        """Return which rows contribute; None: all."""
+        if kind.code is None:
+            return None
+        contributes: NDArray[np.bool_] = self.frame[kind.code].to_numpy() < kind.specs[0].binning.size
+        return None if contributes.all() else contributes
 
-    def _places(self, kind: AlikeSpecs, code: str | None) -> Ints:
-        """Return the places of the rows that contribute."""
-        return self.place if code is None else self.place[self._contributes(kind)]
-
-    def _sums(self, kind: AlikeSpecs, code: str | None, name: str, rows: Ints) -> Ints:
-        """Return the sum of a column in each place."""
-        values, places = self.frame[name].to_numpy(), self._places(kind, code)
-        values = values if code is None else values[self._contributes(kind)]
+    def _sums(self, values: Ints, places: Ints, rows: Ints) -> Ints:
+        """Return the sum of the values of each place."""
         if int(np.abs(values, dtype=np.int64).max(initial=0)) * int(rows.max(initial=0)) < 1 << 53:  # exact as floats
             return np.bincount(places, values, self.size).astype(np.int64)
         sums = np.zeros(self.size, np.int64)
@@ -141,10 +141,8 @@ class _Table:
 
     def _of_row(self, weight: PersonWeight, counts: Ints) -> Ints:
         """Return what each row in a place weighs, in parts."""
-        of_person: Ints = np.full(1, UNIT)
-        if weight.limit is not None:
-            of_person = weight.of_norm(self._by_person(weight.norm(counts, ARRAYS)), ARRAYS)
-        of_row: Ints = weight.of_rows(of_person, counts, ARRAYS)
+        norm = None if weight.limit is None else self._by_person(weight.norm(counts, ARRAYS))
+        of_row: Ints = weight.of_rows(norm, counts, ARRAYS)
         return of_row
 
 
@@ -217,19 +215,11 @@ def _total(i: int, kind: AlikeSpecs, number: int, spec: HistogramSpec) -> pl.Exp
 
 def _cells(pairs: pl.LazyFrame, i: int, kind: AlikeSpecs) -> pl.LazyFrame:
     """Return the sums of a kind's parts in each cell."""
-    weight, layout = _weight(kind), kind.layout
-    of_person = EXPRESSIONS.whole(UNIT)
-    if weight.limit is not None:
-        norm = pl.col(f"norm {i}").fill_null(0)
-        of_person = weight.of_norm(norm, EXPRESSIONS)
-    of_row = weight.of_rows(of_person, pl.col(f"n {i}"), EXPRESSIONS)
+    # Who is not beyond a limit was not joined.
+    of_row = _weight(kind).of_rows(pl.col(f"norm {i}").fill_null(0), pl.col(f"n {i}"), EXPRESSIONS)
     parts = {
         weight_name(number): part_of(_total(i, kind, number, spec), pl.col("of row"), spec.bits, EXPRESSIONS)
         for number, spec in zip(kind.numbers, kind.specs, strict=True)
     }
-    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
-    cell = pl.col(str(kind.code)).cast(unsigned) if layout.code_bits else pl.lit(0, unsigned)
-    if layout.group_bits:
-        cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
     counted = pairs.filter(pl.col(f"rows {i}") > 0).with_columns(of_row.alias("of row"))
-    return counted.select(cell.alias("cell"), **parts).group_by("cell").agg(pl.all().sum())
+    return counted.select(kind.cell.alias("cell"), **parts).group_by("cell").agg(pl.all().sum())

@@ -13,7 +13,7 @@ from dp_polars._base.extras import require
 from dp_polars._bins.binning import NearestBinning
 from dp_polars._engines.spark.arithmetic import divide, long, sf, total
 from dp_polars._engines.spark.rows import coded_later, spread, with_columns
-from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
+from dp_polars._mechanisms.person_weights import PersonWeight, part_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,8 +64,8 @@ def with_weights(
     pairs = with_columns(pairs, norms)
     found = {}
     for name, weight in weights.items():
-        of_person = long(UNIT) if weight.limit is None else weight.of_norm(sf.col(f"norm of {name}"), _OF)
-        found[f"weight of {name}"] = weight.of_rows(of_person, sf.col(name), _OF)
+        norm = sf.col(f"norm of {name}") if f"norm of {name}" in norms else None
+        found[f"weight of {name}"] = weight.of_rows(norm, sf.col(name), _OF)
     return with_columns(pairs, found)
 
 

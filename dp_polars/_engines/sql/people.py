@@ -24,7 +24,7 @@ from dp_polars._engines.sql.rows import (
     person_in,
     rows_of_people,
 )
-from dp_polars._engines.sql.weighing import Columns, weight_of_rows
+from dp_polars._engines.sql.weighing import Columns
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
@@ -94,7 +94,7 @@ def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Tabl
         remaining = ibis.least(remaining, integer(limits.rows_per_group))
     if spec.weight is not None:
         norm = total_of(spec.weight.norm(pairs["counted"], of), lambda total: total.over(group_by=person))
-        pairs = pairs.mutate(weight=weight_of_rows(spec.weight, norm, pairs["counted"], of))
+        pairs = pairs.mutate(weight=spec.weight.of_rows(norm, pairs["counted"], of))
         pairs = pairs.mutate(clipped=ibis.ifelse(pairs["weight"] < integer(UNIT), integer(1), pairs["clipped"]))
         remaining = pairs["weight"] * pairs["counted"]
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}

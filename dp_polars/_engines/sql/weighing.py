@@ -44,11 +44,6 @@ class Columns:
         return cast((floating(unit) * root).floor(), "int64")
 
 
-def weight_of_rows(weight: PersonWeight, norm: Value, rows: Value, of: Columns) -> Value:
-    """Return what each row of a person weighs in a group, in parts, by the person's norm and number of rows there."""
-    return weight.of_rows(of.whole(UNIT) if weight.limit is None else weight.of_norm(norm, of), rows, of)
-
-
 def weighed(
     rows: Rows,
     by: Sequence[str],
@@ -206,9 +201,7 @@ class Weighing:
             norms = {i: pairs[f"norm{i}"] for i in norms}
         norms |= known
         found = {f"weight{i}": integer(UNIT) for i in kinds.values()}
-        found |= {
-            f"weight{i}": weight_of_rows(weight, norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()
-        }
+        found |= {f"weight{i}": weight.of_rows(norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()}
         return pairs.mutate(**found)
 
     def _part(self, found: Table, number: int, weight: Value) -> Value:
