@@ -41,7 +41,7 @@ def report(flights: pl.DataFrame, budget: dpp.Budget | None) -> dpp.PrivateQuery
     # One plane in ten flies to more than 25 destinations: 25 of them count, at random. Hardly one has more than 400
     # flights, and none starts from more than three airports. That each airport has more than 100,000 flights a year is
     # public, and so is how wrong the numbers may be. Choices and quartiles are given a loss: they are far better than
-    # what could be promised whatever the rows are.
+    # what could be guaranteed whatever the rows are.
     places = flights.dp.protect("tailnum", budget=budget, max_groups=25).keys("dest", epsilon=1, delta=1e-6).release()
     planes = flights.dp.protect("tailnum", budget=budget, max_groups=3, max_rows=400)
     return planes.group_by({"origin": AIRPORTS}).agg(

@@ -22,8 +22,8 @@ import polars as pl
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import EpsilonAt
+from dp_polars._accounting.guarantees import FREE, Cost, Guarantee, Sums, sum_of
 from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredQuery, lock, name_of, uninterrupted
-from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
 from dp_polars._accounting.terms import (
     Loss,
     NeighboringRelation,
@@ -194,7 +194,7 @@ class Budget:
     whose noise is all discrete Gaussian may take more rho than that: it is a fixed list, with a proof of its own, and
     closes the budget.
 
-    Proof: :doc:`/proofs/promises`; of sums in one unit :doc:`/proofs/composition`.
+    Proof: :doc:`/proofs/guarantees`; of sums in one unit :doc:`/proofs/composition`.
 
     References
     ----------
@@ -244,9 +244,9 @@ class Budget:
         self.delta = None if delta is None else total_delta(delta)
         for_keys = keys_delta_of(keys_delta, self.delta, self.unit)
         self._path = None if path is None else absolute(path)
-        self._account: Sums | Promise = Sums(self.unit, self.total, self.delta)
+        self._account: Sums | Guarantee = Sums(self.unit, self.total, self.delta)
         if self.delta is not None and self.unit == "epsilon":
-            self._account = Promise.of(self.total, self.delta, for_keys)
+            self._account = Guarantee.of(self.total, self.delta, for_keys)
         self._seen = FREE  # what was spent when the ledger was last read
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
@@ -284,12 +284,12 @@ class Budget:
     @property
     def _keys_delta(self) -> Fraction | None:
         """What of δ keys may spend."""
-        return self._account.keys_delta if isinstance(self._account, Promise) else self.delta
+        return self._account.keys_delta if isinstance(self._account, Guarantee) else self.delta
 
     @property
-    def _guarantee(self) -> Promise | None:
+    def _guarantee(self) -> Guarantee | None:
         """The guarantee of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
-        return self._account if isinstance(self._account, Promise) else None
+        return self._account if isinstance(self._account, Guarantee) else None
 
     @property
     def _total_text(self) -> str:
@@ -506,7 +506,7 @@ class Budget:
                     raise ValueError(msg)
                 spent = _spent(head)
                 left = account.left(spent)
-                takes_all = account != self._account and isinstance(account, Promise) and account.is_closed
+                takes_all = account != self._account and isinstance(account, Guarantee) and account.is_closed
                 if not takes_all and not account.fits(requested, left):
                     times = [one.microseconds for one in ledger.read_charges(connection, head)] if self._path else []
                     ends = (_moment(times[0]), _moment(times[-1])) if times else None
@@ -653,20 +653,20 @@ class Budget:
         if fallen is not None:
             msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
             raise sqlite3.DatabaseError(msg)
-        if isinstance(account, Promise) and isinstance(self._account, Promise):
+        if isinstance(account, Guarantee) and isinstance(self._account, Guarantee):
             account = replace(account, is_said=self._account.is_said or account.is_said)
         self._name, self._account = head.name, account  # a guarantee has the order that it was made with
         self._see(spent)
         return head
 
 
-def _head_of(account: Sums | Promise, name: str | None) -> ledger.Head:
+def _head_of(account: Sums | Guarantee, name: str | None) -> ledger.Head:
     if isinstance(account, Sums):
         return ledger.Head(account.unit, stored(account.total), name, delta=_text(account.delta))
     return _with_account(ledger.Head("epsilon", stored(account.epsilon), name, delta=stored(account.delta)), account)
 
 
-def _with_account(head: ledger.Head, account: Sums | Promise) -> ledger.Head:
+def _with_account(head: ledger.Head, account: Sums | Guarantee) -> ledger.Head:
     if isinstance(account, Sums):
         return head
     return head._replace(
@@ -678,12 +678,12 @@ def _with_account(head: ledger.Head, account: Sums | Promise) -> ledger.Head:
     )
 
 
-def _account_of(head: ledger.Head) -> Sums | Promise:
+def _account_of(head: ledger.Head) -> Sums | Guarantee:
     total, delta = Fraction(head.total), None if head.delta is None else Fraction(head.delta)
     if delta is None or head.keys_delta is None or head.order is None or head.rho is None:
         return Sums("rho" if head.unit == "rho" else "epsilon", total, delta)
     keys_delta, order, rho = map(Fraction, (head.keys_delta, head.order, head.rho))
-    return Promise(total, delta, keys_delta, order, rho, bool(head.is_said), bool(head.is_closed))
+    return Guarantee(total, delta, keys_delta, order, rho, bool(head.is_said), bool(head.is_closed))
 
 
 def _spent(head: ledger.Head) -> Cost:

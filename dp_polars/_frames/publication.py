@@ -415,11 +415,11 @@ def _matched(
         key = (one.what, one.mechanism, (one.unit, Fraction(one.loss)), Fraction(one.delta))
         left.setdefault(key, []).append(place)
     for (name, query), of_release in zip(queries, names, strict=True):
-        promised = (query._protection.privacy_unit, query._protection.neighboring_relation)
-        if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
+        guaranteed = (query._protection.privacy_unit, query._protection.neighboring_relation)
+        if head.charges and guaranteed != (head.privacy_unit, head.neighboring_relation):
             msg = (
                 f"queries must have the privacy unit and the relation of the ledger, {head.privacy_unit!r} and "
-                f"{head.neighboring_relation!r}, got {promised[0]!r} and {promised[1]!r}."
+                f"{head.neighboring_relation!r}, got {guaranteed[0]!r} and {guaranteed[1]!r}."
             )
             raise ValueError(msg)
         for ask in query._asks:

@@ -15,7 +15,7 @@ import polars as pl
 from dp_polars._accounting import gaussians
 from dp_polars._accounting.budget import Budget, total_delta
 from dp_polars._accounting.claims import cost, in_words, scaled_claims
-from dp_polars._accounting.promises import Promise, UnitTaken
+from dp_polars._accounting.guarantees import Guarantee, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, in_decimals, warn_if_large
 from dp_polars._base.calls import Suggesting, all_called
 from dp_polars._base.files import expanded, replacing
@@ -49,7 +49,7 @@ _DIGITS = 10  # of the rho of outputs that keep a guarantee by themselves
 _ROWS = 1000  # errors of means are compared for groups of this many rows, where none is requested
 
 
-def at_promise(
+def at_guarantee(
     outputs: Sequence[Typed], epsilon: Fraction, delta: Fraction, budget: Budget | None
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
@@ -58,31 +58,31 @@ def at_promise(
     budget of which nothing is spent, or there is none, keys that are not selected are left nothing.
     """
     of_all = None if budget is None else budget._guarantee
-    promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
+    guarantee = Guarantee.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
     gone = sum((ask.query.claim.delta for ask, _ in outputs), Fraction(0))
-    takes_all = not gone and (budget is None or (promise is of_all and budget._is_fresh))
+    takes_all = not gone and (budget is None or (guarantee is of_all and budget._is_fresh))
     if takes_all:
-        promise = promise.without_keys
-    if gone > promise.keys_delta:
+        guarantee = guarantee.without_keys
+    if gone > guarantee.keys_delta:
         msg = (
             f"delta must leave room for the keys, which spend {show(gone, up=True)}, got {show(delta)}, of which "
-            f"{show(promise.keys_delta)} is for keys.\n\nHint: a larger delta, or keys with a smaller one."
+            f"{show(guarantee.keys_delta)} is for keys.\n\nHint: a larger delta, or keys with a smaller one."
         )
         raise ValueError(msg)
-    targets = [Loss(epsilon, "epsilon")] + [Loss(promise.rho, "rho") for _ in range(promise.rho > 0)]
+    targets = [Loss(epsilon, "epsilon")] + [Loss(guarantee.rho, "rho") for _ in range(guarantee.rho > 0)]
     found: dict[Unit, list[Ask[Any]]] = {}
-    refused: dict[Unit, str] = {} if promise.rho else {"rho": "all of delta is for keys"}
+    refused: dict[Unit, str] = {} if guarantee.rho else {"rho": "all of delta is for keys"}
     for target in targets:
         try:
             found[target.unit] = _in_unit(outputs, target)
         except ValueError as error:
             refused[target.unit] = str(error).partition("\n")[0].removesuffix(".")
     if takes_all and "rho" in found:
-        found["rho"] = _of_whole(outputs, promise) or found["rho"]
+        found["rho"] = _of_whole(outputs, guarantee) or found["rho"]
     if not found:
         reasons = "; ".join(f"in {unit}, {reason}" for unit, reason in refused.items())
         msg = (
-            f"scaled_to must be given a guarantee that the outputs can keep, got {_promised(epsilon, delta)}: "
+            f"scaled_to must be given a guarantee that the outputs can keep, got {_guaranteed(epsilon, delta)}: "
             f"{reasons}."
             "\n\nHint: a larger guarantee, or fewer outputs with a loss of their own."
         )
@@ -92,27 +92,27 @@ def at_promise(
         for unit, asks in found.items()
     }
     unit, why = _chosen(outputs, found, errors, refused, budget)
-    words = f"For {_promised(epsilon, delta)} in all, the unit is {unit}{why}."
-    promised = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
-    return found[unit], UnitTaken(promised, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
+    words = f"For {_guaranteed(epsilon, delta)} in all, the unit is {unit}{why}."
+    guaranteed = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
+    return found[unit], UnitTaken(guaranteed, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
 
 
 # A guess of the rho, whose shift then says by how much it is off, and the next ones, which nearly always are right.
 _GUESSES = 4
 
 
-def _of_whole(outputs: Sequence[Typed], promise: Promise) -> list[Ask[Any]] | None:
+def _of_whole(outputs: Sequence[Typed], guarantee: Guarantee) -> list[Ask[Any]] | None:
     """Return outputs in rho that keep a guarantee by themselves, if they all are Gaussian: else None."""
-    most = gaussians.largest_shift(promise.epsilon, promise.delta_of_whole)
+    most = gaussians.largest_shift(guarantee.epsilon, guarantee.delta_of_whole)
     rho = most**2 / 2
     for guess in range(_GUESSES):
-        if rho <= promise.rho:  # the sums of the guarantee prove more
+        if rho <= guarantee.rho:  # the sums of the guarantee prove more
             return None
         asks = _in_unit(outputs, Loss(rounded_down(rho, _DIGITS), "rho"))
         claims = [ask.query.claim for ask in asks]
         if any(claim.mechanism != "discrete_gaussian" for claim in claims):
             return None
-        if guess and promise.is_kept_by(claims):
+        if guess and guarantee.is_kept_by(claims):
             return asks
         moves = [move for claim in claims for move in claim.moves]
         rho *= gaussians.likely_factor(moves, most) ** 2 * (1 - Fraction(1, 10**8))
@@ -195,7 +195,7 @@ def _compared(errors: Mapping[Unit, Sequence[float | None]], unit: Unit) -> str:
     return f"errors are {show(ratio, 2)} times those in {_OTHER[unit]}"
 
 
-def _promised(epsilon: Fraction, delta: Fraction) -> str:
+def _guaranteed(epsilon: Fraction, delta: Fraction) -> str:
     return f"epsilon={in_decimals(epsilon, up=True)}, delta={in_decimals(delta, up=True)}"
 
 
@@ -651,7 +651,7 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
     total = None if delta is None else total_delta(delta)
     warn_if_large(loss, total)
     if total is not None:
-        asks, taken = at_promise(outputs, loss.value, total, queries[0].budget)
+        asks, taken = at_guarantee(outputs, loss.value, total, queries[0].budget)
     elif any(ask.query.claim.is_open for ask, _ in outputs):
         asks = _in_unit(outputs, loss)
     else:

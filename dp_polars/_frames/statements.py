@@ -122,7 +122,7 @@ def ledger_facts(
     return {
         "total": _amount(head.unit, head.total, head.delta),
         "spent": spent,
-        "is_promise": budget._guarantee is not None,
+        "is_guarantee": budget._guarantee is not None,
         "charges": head.charges,
         "digest": head.last_digest or None,
         "delta_for": [charge.what for charge in charges if Fraction(charge.delta)],

@@ -46,7 +46,7 @@ from dp_polars._release.request import Ask, Line, Request
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.promises import UnitTaken
+    from dp_polars._accounting.guarantees import UnitTaken
 
 
 # In rho: 16 rounds for each dimension, of which one is its own measurement; a tenth of the loss chooses (McKenna et al.

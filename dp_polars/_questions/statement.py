@@ -198,7 +198,7 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
             "This is the guarantee of the budget. It holds however the statistics and their losses were chosen. What "
             "was "
             f"charged so far is {amount(ledger['spent'])}, if they were fixed beforehand."
-            if ledger["is_promise"]
+            if ledger["is_guarantee"]
             else f"The budget is {amount(ledger['total'])} in all. That bound holds however the statistics were "
             "chosen; the sum so far is the loss of statistics, and of losses, that were fixed beforehand."
         )
@@ -236,13 +236,13 @@ def _composition(facts: Facts) -> Iterator[Part]:
         f"A budget of {amount(ledger['total'])} pays before a row is read. Charged when this was written: "
         f"{amount(ledger['spent'])}, by {plural(ledger['charges'], 'output')}."
     )
-    if ledger["is_promise"]:
+    if ledger["is_guarantee"]:
         yield (
             "A release is allowed while the sum of all ε, or the sum of Rényi divergences of one order, is within what "
             "proves this guarantee. The order was fixed before the first charge."
         )
     if ledger["delta_for"]:
-        of_keys = "The part of its δ that keys may spend" if ledger["is_promise"] else "Its δ"
+        of_keys = "The part of its δ that keys may spend" if ledger["is_guarantee"] else "Its δ"
         yield f"{of_keys} was spent by {', '.join(ledger['delta_for'])}: by selected keys."
     yield f"SHA-256 of the ledger's last entry: {ledger['digest'] or 'none, for nothing is charged'}."
     if ledger["entries"]:

@@ -42,7 +42,7 @@ from dp_polars._release.public_keys import in_types_of
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.promises import UnitTaken
+    from dp_polars._accounting.guarantees import UnitTaken
 
 
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)

@@ -624,7 +624,7 @@ EDITS_OF_DELTAS = [
     "DELETE FROM charges WHERE id = 3",
     "ALTER TABLE charges DROP COLUMN running_delta",
 ]
-EDITS_OF_PROMISES = [
+EDITS_OF_GUARANTEES = [
     "UPDATE budget SET keys_delta = '0'",
     """UPDATE budget SET "order" = '2'""",
     "UPDATE budget SET rho = '1'",
@@ -637,7 +637,7 @@ EDITS_OF_PROMISES = [
 EDITED = [
     *((None, [claim(epsilon=0.1)] * 3, edit) for edit in EDITS_OF_LOSSES),
     *((MICRO, [keys(0.1, MICRO / 10)] * 3, edit) for edit in EDITS_OF_DELTAS),
-    *((MICRO, [pure(Fraction(1, 10)), gaussian(0.001)], edit) for edit in EDITS_OF_PROMISES),
+    *((MICRO, [pure(Fraction(1, 10)), gaussian(0.001)], edit) for edit in EDITS_OF_GUARANTEES),
 ]
 
 

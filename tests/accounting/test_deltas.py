@@ -105,9 +105,9 @@ def test_keys_cost_what_is_proved_in_a_budget_of_the_other_unit(path):
     pay(budget, keys(Fraction(6, 10), MICRO, groups=3))
     exact = 3 * pure_rho(Fraction(2, 10))
     assert exact <= budget.spent <= exact * (1 + Fraction(1, 2**90))
-    promise = Budget(epsilon=1, delta=MICRO)
-    pay(promise, keys(Fraction(1, 100), MICRO / 2, "rho"))
-    assert (promise.remaining_delta, promise.remaining.rho) == (0, promise._guarantee.rho - Fraction("0.01"))
+    guarantee = Budget(epsilon=1, delta=MICRO)
+    pay(guarantee, keys(Fraction(1, 100), MICRO / 2, "rho"))
+    assert (guarantee.remaining_delta, guarantee.remaining.rho) == (0, guarantee._guarantee.rho - Fraction("0.01"))
 
 
 def test_a_ledger_keeps_its_delta(tmp_path):
@@ -146,11 +146,11 @@ def test_a_budget_prints_both(tmp_path):
     assert repr(budget) == (
         "Budget(rho=1, delta=0.000001, spent=0.25 (delta 0.00000025), remaining=0.75 (delta 0.00000075))"
     )
-    promise = Budget(epsilon=1, delta=MICRO, keys_delta=MICRO / 4)
-    pay(promise, keys(0.25, MICRO / 4))
-    assert repr(promise) == (
+    guarantee = Budget(epsilon=1, delta=MICRO, keys_delta=MICRO / 4)
+    pay(guarantee, keys(0.25, MICRO / 4))
+    assert repr(guarantee) == (
         "Budget(epsilon=1, delta=0.000001, keys_delta=0.00000025, spent=0.25 (delta 0.00000025), remaining=0.75 "
-        f"(rho about {show(promise.remaining.rho)}, delta 0))"
+        f"(rho about {show(guarantee.remaining.rho)}, delta 0))"
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import Budget, BudgetExceededError
 from dp_polars._accounting import gaussians
-from dp_polars._accounting.promises import Promise
+from dp_polars._accounting.guarantees import Guarantee
 from dp_polars._base.numbers import ball, precision
 from tests.accounting.test_deltas import MICRO, gaussian, keys, pay, pure
 from tests.helpers.gaussians import delta_of, ratios
@@ -82,7 +82,7 @@ def test_many_groups_keep_the_guarantee_and_use_it(epsilon, delta, groups):
         rows=dpp.len(loss_weight=2, mechanism="discrete_gaussian"), people=dpp.n_people(mechanism="discrete_gaussian")
     )
     query = query.scaled_to(epsilon=epsilon, delta=delta)
-    alone = Promise.of(epsilon, delta, Fraction(0)).rho
+    alone = Guarantee.of(epsilon, delta, Fraction(0)).rho
     # Where few counts have noise of about one, it is so far from a continuous Gaussian that rho may prove more.
     assert query.loss.value >= alone * (1 - Fraction(1, 10**9)) * (1 if epsilon == 8 else Fraction(11, 10))
     claims = [ask.query.claim for ask in query._asks]
@@ -100,14 +100,14 @@ def test_the_profile_of_a_continuous_gaussian_is_too_little(epsilon, delta, fact
     shift = gaussians.largest_shift(epsilon, delta)
     found = max(delta_of([one, NOTHING], float(epsilon)) for one in ratios(float(shift), 1))
     assert found > factor * delta
-    assert not Promise.of(epsilon, delta).is_kept_by([gaussian(shift**2 / 2)])
+    assert not Guarantee.of(epsilon, delta).is_kept_by([gaussian(shift**2 / 2)])
 
 
 def whole(epsilon, delta):
     """A claim that keeps the guarantee by itself, and hardly by less than all."""
     shift = gaussians.largest_shift(epsilon, delta)
     rho = shift**2 / 2 * (shift / gaussians.widened(shift)) ** 2
-    assert not Promise.of(epsilon, delta).is_kept_by([gaussian(rho * Fraction(21, 20))])
+    assert not Guarantee.of(epsilon, delta).is_kept_by([gaussian(rho * Fraction(21, 20))])
     return gaussian(rho * Fraction(999_999, 10**6))
 
 
@@ -137,7 +137,7 @@ def test_only_a_budget_of_which_nothing_is_spent_is_taken_whole(first, path):
 
 def test_what_is_mixed_stays_with_the_filter():
     epsilon = Fraction(1)
-    alone = Promise.of(epsilon, MICRO, Fraction(0)).rho
+    alone = Guarantee.of(epsilon, MICRO, Fraction(0)).rho
     one = whole(epsilon, MICRO)
     assert one.loss.value > Fraction(11, 10) * alone
     for other in (pure(Fraction(1, 10**6)), keys(Fraction(1, 10**6), MICRO / 10, "rho")):
@@ -170,7 +170,7 @@ def choice(rho):
 
 
 def test_the_first_charge_fixes_the_part_for_keys(path):
-    half, alone = (Promise.of(Fraction(1), MICRO, part).rho for part in (MICRO / 2, Fraction(0)))
+    half, alone = (Guarantee.of(Fraction(1), MICRO, part).rho for part in (MICRO / 2, Fraction(0)))
     between = (half + alone) / 2
     budget = Budget(epsilon=1, delta=MICRO, path=path)
     assert budget.remaining_delta == MICRO / 2  # so far

@@ -90,7 +90,7 @@ def test_a_budget_pays_for_all_parts(tmp_path, unit, k, total):
 
 
 @pytest.mark.parametrize("k", PARTS)
-def test_a_promise_pays_for_all_parts(k):
+def test_a_guarantee_pays_for_all_parts(k):
     budget = Budget(epsilon=1, delta=1e-6)
     private = ROWS.dp.protect("p", max_groups=1, budget=budget)
     for _ in range(k):
@@ -179,7 +179,7 @@ def test_a_refusal_shows_decimals_of_what_is_missing_and_a_way_that_works(unit):
     assert "Hint: budget.remaining is 0, so that no query.scaled_to(…) fits." in message(budget, query)
 
 
-def test_a_refusal_by_a_promise_names_what_lacks():
+def test_a_refusal_by_a_guarantee_names_what_lacks():
     budget = Budget(epsilon=1, delta=1e-6)
     private = ROWS.dp.protect("p", max_groups=1, max_rows=1, budget=budget)
     text = message(budget, private.keys("x", delta=1e-6, epsilon=0.1))

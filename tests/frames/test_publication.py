@@ -1,4 +1,4 @@
-"""Publications: several queries with one promise, one charge, one statement and one report."""
+"""Publications: several queries with one guarantee, one charge, one statement and one report."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ VISITS = pl.DataFrame(
         "age": [number % 90 for number in range(1800)],
     }
 )
-PROMISE = {"epsilon": 1, "delta": 1e-6}
+GUARANTEE = {"epsilon": 1, "delta": 1e-6}
 
 
 def queries(private, **loss):
@@ -45,11 +45,11 @@ def protected(budget=None, dataset=None, **bounds):
 
 @pytest.fixture
 def budget(tmp_path):
-    return dpp.Budget(**PROMISE, path=tmp_path / "ledger.db")
+    return dpp.Budget(**GUARANTEE, path=tmp_path / "ledger.db")
 
 
-@pytest.mark.parametrize("target", [PROMISE, {"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
-def test_one_promise_is_shared_over_all_outputs(target):
+@pytest.mark.parametrize("target", [GUARANTEE, {"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
+def test_one_guarantee_is_shared_over_all_outputs(target):
     scaled = dpp.publication(queries(protected())).scaled_to(**target)
     losses = [ask.query.claim.loss for query in scaled.queries.values() for ask in query._asks]
     assert len({loss.unit for loss in losses}) == 1
@@ -71,9 +71,9 @@ def test_losses_that_are_given_are_scaled_together():
 def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
     """Of one count alone it is epsilon, and of many outputs rho."""
     private = protected(budget)
-    alone = dpp.publication(one=private.agg(n=dpp.n_people())).scaled_to(**PROMISE)
+    alone = dpp.publication(one=private.agg(n=dpp.n_people())).scaled_to(**GUARANTEE)
     many = {f"q{number}": private.group_by({"ward": ["A", "B", "C"]}).agg(n=dpp.n_people()) for number in range(12)}
-    scaled = dpp.publication(many).scaled_to(**PROMISE)
+    scaled = dpp.publication(many).scaled_to(**GUARANTEE)
     assert (alone.loss.unit, scaled.loss.unit) == ("epsilon", "rho")
     assert scaled.loss.value > Fraction(12, 10) * budget._guarantee.rho  # Gaussian noise alone takes all of it
     scaled.release()
@@ -82,7 +82,7 @@ def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
 
 def test_explain_is_one_table_and_what_it_prints():
     publication = dpp.publication(queries(protected()))
-    shown = publication.scaled_to(**PROMISE).explain()
+    shown = publication.scaled_to(**GUARANTEE).explain()
     assert shown.columns == ["query", *publication.queries["in_all"].explain().columns]
     assert shown["query"].to_list() == ["by_ward", "by_ward", "by_month", "in_all"]
     assert shown["output"].to_list() == ["people", "drug", "people", "age"]
@@ -93,13 +93,13 @@ def test_explain_is_one_table_and_what_it_prints():
     assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
     assert "costs: not known" in repr(publication)
     assert "\n  costs: epsilon=1 (rho=" in repr(publication.scaled_to(epsilon=1))
-    (note,) = protected().agg(days=dpp.mean("age", 0, 100)).scaled_to(**PROMISE).explain()["note"]
+    (note,) = protected().agg(days=dpp.mean("age", 0, 100)).scaled_to(**GUARANTEE).explain()["note"]
     assert re.search(r"In rho 1,000 rows: ±[\d.]+\. ", note)
 
 
-def test_what_one_query_was_scaled_to_is_not_what_all_promise():
+def test_what_one_query_was_scaled_to_is_not_what_all_guarantee():
     """Two queries that keep ε = 1 each keep 2 together."""
-    both = {name: query.scaled_to(**PROMISE) for name, query in queries(protected()).items() if name != "by_ward"}
+    both = {name: query.scaled_to(**GUARANTEE) for name, query in queries(protected()).items() if name != "by_ward"}
     notes = " ".join(dpp.publication(both).explain()["note"])
     assert "in all, the unit is" not in notes
     assert "The release costs epsilon=2 " in notes
@@ -107,7 +107,7 @@ def test_what_one_query_was_scaled_to_is_not_what_all_promise():
 
 
 @pytest.mark.parametrize("epsilon", [1, Fraction(1, 2)])
-def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
+def test_statement_and_report_begin_with_the_guarantee(epsilon, tmp_path):
     publication = dpp.publication(queries(protected())).scaled_to(epsilon=epsilon, delta=1e-6)
     words = f"ε = {float(epsilon):g} and δ = 0.000001"
     page = dpp.report(publication.release(), publication, tmp_path / "a.html").read_text()
@@ -119,7 +119,7 @@ def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
 
 
 def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
-    released = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE).release(intervals=True, min_people=1)
+    released = dpp.publication(queries(protected(budget))).scaled_to(**GUARANTEE).release(intervals=True, min_people=1)
     assert {name: (frame.height, frame.columns) for name, frame in released.items()} == {
         "by_ward": (3, ["ward", "people", "people_low", "people_high", "drug"]),
         "by_month": (4, ["month", "people", "people_low", "people_high"]),
@@ -296,7 +296,7 @@ def test_a_table_of_two_units_is_refused(budget):
 
 
 def test_one_statement_says_once_what_holds_for_all(budget):
-    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**GUARANTEE)
     statement = publication.statement(name="Visits")
     text = statement.to_markdown()
     assert text.count("The table has the columns") == 1
@@ -313,7 +313,7 @@ def test_one_statement_says_once_what_holds_for_all(budget):
 
 
 def test_the_statement_of_a_ledger_knows_publications(budget):
-    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**GUARANTEE)
     publication.release()
     statement = dpp.statement(budget, [publication])
     assert [one["recorded"] for one in statement.facts["ledger"]["entries"]] == ["by_ward"] * 2 + ["by_month", "in_all"]
@@ -333,7 +333,7 @@ def test_the_statement_of_a_ledger_knows_publications(budget):
 
 
 def test_one_page_for_all(budget, tmp_path):
-    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**GUARANTEE)
     released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "report.html", name="Visits & wards").read_text()
     assert page.count("<h1>") == page.count('class="dp-statement"') == page.count("is a guarantee") == 1

@@ -147,7 +147,7 @@ def test_losses_are_parts_of_the_loss_and_are_charged_once(private, visits, tmp_
     ]
 
 
-def test_a_promise_is_shared_in_rho(private):
+def test_a_guarantee_is_shared_in_rho(private):
     query = private.cube(DIMENSIONS, tables=TABLES, epsilon=1, delta=1e-6)
     assert query.loss.unit == "rho"
     assert 0.0279 < query.loss.value < 0.0281
@@ -159,7 +159,7 @@ def test_a_promise_is_shared_in_rho(private):
     assert str(whole.loss) == "epsilon=1"
 
 
-def test_a_promised_cube_explains_tables_that_are_not_drawn():
+def test_a_guaranteed_cube_explains_tables_that_are_not_drawn():
     few = {"a": [1, 2], "b": [1, 2]}
     query = dpp.protect("p", max_groups=1).cube(few, tables=[(), ("a", "b")], weights=[1, 1000], epsilon=1, delta=1e-6)
     found = query.explain()

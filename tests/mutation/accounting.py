@@ -10,9 +10,9 @@ _numbers = of("privacy/test_numbers.py")
 _budgets = of("accounting/test_budgets.py")
 _sums = of("accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not")
 _deltas = of("accounting/test_deltas.py")
-_promises = of("proofs/test_promises.py")
-_largest_rho = of("proofs/test_promises.py::test_the_largest_rho_converts_to_the_promise_and_no_larger_one")
-_accounting_promises = of("accounting/test_promises.py")
+_guarantees = of("proofs/test_guarantees.py")
+_largest_rho = of("proofs/test_guarantees.py::test_the_largest_rho_converts_to_the_guarantee_and_no_larger_one")
+_accounting_guarantees = of("accounting/test_guarantees.py")
 _conversions = of("accounting/test_deltas.py")
 _deltas_and_more = of("accounting/test_deltas.py analysis/test_profile.py")
 _shifts = of("analysis/test_profile.py::test_the_shift_of_a_discrete_gaussian_is_enough_by_intervals")
@@ -130,27 +130,27 @@ MUTANTS = [
     # --- Budgets with a delta
     _deltas("Sums.fits", "cost.delta <= left.delta", "True", "a delta is charged and never refused",
         "::test_a_delta_too_much_is_refused_with_both_numbers"),
-    # --- Promises of (epsilon, delta)
-    _largest_rho("Promise.of", "costs.delta_left(delta, for_keys)", "delta",
+    # --- Guarantees of (epsilon, delta)
+    _largest_rho("Guarantee.of", "costs.delta_left(delta, for_keys)", "delta",
         "all of delta is converted, and keys spend a half more"),
     _largest_rho("divergence_for", "lower(ball(epsilon) + (ball(delta).log() - _log_share(a)) / a)",
         "lower(ball(epsilon) + ball(delta).log() / a) + 1", "more is released by rho than its conversion proves"),
     _largest_rho("rounded_down", "decimal_of(value, digits)", 'decimal_of(value, digits, "ROUND_CEILING")',
         "the largest rho is rounded up"),
-    _accounting_promises("Promise.fits", "cost.delta <= left.delta", "True", "keys spend more than their part",
+    _accounting_guarantees("Guarantee.fits", "cost.delta <= left.delta", "True", "keys spend more than their part",
         "::test_keys_have_their_part_of_delta_in_either_case"),
-    _accounting_promises("Promise.left", "self.keys_delta - spent.delta", "self.delta - spent.delta",
+    _accounting_guarantees("Guarantee.left", "self.keys_delta - spent.delta", "self.delta - spent.delta",
         "keys spend all of delta beside what is converted", "::test_keys_have_their_part_of_delta_in_either_case"),
-    _promises("Promise.cost", "min(loss, self.order * rho)", "loss / 8 * loss * self.order",
+    _guarantees("Guarantee.cost", "min(loss, self.order * rho)", "loss / 8 * loss * self.order",
         "permute-and-flip is charged as if it had a bounded range", "::test_what_an_output_costs"),
-    _accounting_promises("_account_of",
-        "Promise(total, delta, keys_delta, order, rho, bool(head.is_said), bool(head.is_closed))",
-        "Promise.of(total, delta, keys_delta)", "the order changes after the first answer",
+    _accounting_guarantees("_account_of",
+        "Guarantee(total, delta, keys_delta, order, rho, bool(head.is_said), bool(head.is_closed))",
+        "Guarantee.of(total, delta, keys_delta)", "the order changes after the first answer",
         "::test_a_ledger_has_the_order_that_it_was_made_with"),
-    _accounting_promises("Promise.is_opened_as", "self.keys_delta == other.keys_delta", "True", "a ledger is opened with a larger part for keys",
-        "::test_a_ledger_keeps_its_promise"),
-    _accounting_promises("Promise._total_at", "costs.epsilon_of_divergence(self.divergence, left, self.order)", "pure",
-        "the epsilon of a promise is stated for any delta", "::test_the_epsilon_of_a_promise_at_other_deltas"),
+    _accounting_guarantees("Guarantee.is_opened_as", "self.keys_delta == other.keys_delta", "True", "a ledger is opened with a larger part for keys",
+        "::test_a_ledger_keeps_its_guarantee"),
+    _accounting_guarantees("Guarantee._total_at", "costs.epsilon_of_divergence(self.divergence, left, self.order)", "pure",
+        "the epsilon of a guarantee is stated for any delta", "::test_the_epsilon_of_a_guarantee_at_other_deltas"),
     _deltas("Claim.delta_of", "ball(people * x).expm1() / ball(x).expm1()", "ball(people)",
         "the delta of several people is that of one, so many times", "::test_the_delta_of_several_people"),
     _claims("Claim.charged_as", '"discrete_laplace" if self.gap else self.mechanism', "self.mechanism",
@@ -174,13 +174,13 @@ MUTANTS = [
         "of replaced rows, no list costs more than two rows apart", "-k each_level"),
     of("accounting/test_gaussians.py")("widened", "_widest_threshold(move / steps, move)", "move / steps",
         "discrete Gaussians are taken for continuous ones", "-k widened"),
-    of("accounting/test_gaussians.py")("Promise.is_kept_by", 'claim.mechanism != "discrete_gaussian"', "False",
+    of("accounting/test_gaussians.py")("Guarantee.is_kept_by", 'claim.mechanism != "discrete_gaussian"', "False",
         "a release that takes all of a guarantee may have selections", "-k mixed"),
-    of("accounting/test_gaussians.py")("Promise.fixed_by", "self.is_kept_by(claims)", "True",
+    of("accounting/test_gaussians.py")("Guarantee.fixed_by", "self.is_kept_by(claims)", "True",
         "a release takes all of a guarantee, whatever it costs", "-k mixed"),
     of("accounting/test_gaussians.py")("Budget._charge", "not head.charges", "True",
         "a release takes all of a budget that has spent something", "-k taken_whole"),
-    of("accounting/test_gaussians.py")("Promise.delta_of_whole", "self.delta - self.keys_delta if self.is_said else self.delta",
+    of("accounting/test_gaussians.py")("Guarantee.delta_of_whole", "self.delta - self.keys_delta if self.is_said else self.delta",
         "self.delta", "a release takes the part of delta that is kept for keys", "-k part_for_keys"),
     _shifts("_widest_of", "1 + 1e-9", "1 - 1e-9", "a discrete Gaussian loses a hair more than is composed"),
     _shifts("_widest_of", "np.diff(points, prepend=-points[0])", "np.diff(points)",

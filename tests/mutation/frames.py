@@ -28,7 +28,7 @@ _kept = of("frames/test_kept.py")
 _synthetic = of("privacy/test_synthetic.py")
 
 MUTANTS = [
-    # --- What is promised to a person
+    # --- What is guaranteed to a person
     _protection("Protection._drawn", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
         "in_groups * bounds.per_group <= bounds.total",
         "max_rows_per_group is not enforced beside max_rows: under rho 9 is charged where 25 is lost",
@@ -255,12 +255,12 @@ MUTANTS = [
         "::test_people_of_every_type_are_neither_merged_nor_divided"),
     # --- Publications
     _publication("_frames/publication:publication", '_refuse_others(f"publication: all queries, {first!r} and {name!r} among them,", one, other)', "",
-        "losses of different units or relations are shared as one promise", "::test_what_is_no_publication"),
+        "losses of different units or relations are shared as one guarantee", "::test_what_is_no_publication"),
     _publication("Publication._released", "opened is not None", "False",
         "a table belongs to patients in one query and to doctors in another", "::test_a_table_of_two_units_is_refused"),
     _publication("_frames/publication:publication", "query._with_asks(query._asks, None)", "query",
-        "what one query was scaled to is told as the promise of all",
-        "::test_what_one_query_was_scaled_to_is_not_what_all_promise"),
+        "what one query was scaled to is told as the guarantee of all",
+        "::test_what_one_query_was_scaled_to_is_not_what_all_guarantee"),
     _publication("_refuse_others", "len(paths) > 1", "False", "rows that another budget guards are charged to this one",
         "::test_one_ledger_is_one_budget"),
     # --- How a release is shown

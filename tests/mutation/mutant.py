@@ -1,4 +1,4 @@
-"""A mutant: one place of the package that is changed so that a promise breaks, and the tests that must notice."""
+"""A mutant: one place of the package that is changed so that a guarantee breaks, and the tests that must notice."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _intervals = of("questions/test_intervals.py")
 _sums = of("questions/test_sums.py")
 _numbers = of("privacy/test_numbers.py")
 _histograms = of("mechanisms/test_scores.py")
-_promised = of("frames/test_promised.py")
+_guaranteed = of("frames/test_guarantees.py")
 _within_and_more = of("questions/test_within.py frames/test_within.py expressions/test_within.py")
 _quantile_lists = of("questions/test_quantile_lists.py")
 _top_k_draws = of("statistical/test_top_k_draws.py")
@@ -99,12 +99,12 @@ MUTANTS = [
         "the distances of a mean move by twice what they are charged for",
         "::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
     # --- How wrong an answer may be
-    _promised("Claim.loss_units", "self.gap", "False", "a gap is charged in rho"),
-    _promised("Claim.in_unit", "self.mechanism if self.is_asked else check_mechanism(self._kind, None, unit)",
+    _guaranteed("Claim.loss_units", "self.gap", "False", "a gap is charged in rho"),
+    _guaranteed("Claim.in_unit", "self.mechanism if self.is_asked else check_mechanism(self._kind, None, unit)",
         "check_mechanism(self._kind, None, unit)", "a mechanism by name is another one under rho"),
-    # --- One promise for all outputs
-    _promised("Claim.at_cost", "not self.has_epsilon", "False", "Gaussian noise is taken for pure"),
-    _promised("_release/release:release_all", "part.request.refuse_open('release')", "",
+    # --- One guarantee for all outputs
+    _guaranteed("Claim.at_cost", "not self.has_epsilon", "False", "Gaussian noise is taken for pure"),
+    _guaranteed("_release/release:release_all", "part.request.refuse_open('release')", "",
         "what has no loss is released"),
     _within_and_more("Request.of", "request.typed(engine)", "request.typed(None)", "the column's step is not looked at"),
     _within_and_more("Terms.of", "len(named) > 1", "False", "within hides a loss that was given"),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import dp_polars as dpp
-from dp_polars._accounting.promises import Promise
+from dp_polars._accounting.guarantees import Guarantee
 from dp_polars._base.numbers import cost_up, loss_up
 from dp_polars._bins.binning import NearestBinning
 from dp_polars._questions.measures import Multiple
@@ -92,7 +92,7 @@ def queries(unit):
                                        .name.suffix("_n")),
         "open": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_weight=3), c=X.dp.median(range(9)), d=dpp.n_people(**loss))
         .scaled_to(**{unit: 3}),
-        "promised": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_weight=3), c=X.dp.median(range(9)))
+        "guaranteed": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_weight=3), c=X.dp.median(range(9)))
         .scaled_to(epsilon=1, delta=1e-6),
     }  # fmt: skip
     for name, made in OF_FRAMES.items():
@@ -247,7 +247,7 @@ PERSONS = {
     "rows": ({"max_groups": 2, "max_rows_per_group": 3}, "rows"),
     "every row": (None, "people"),
 }
-LOSSES_OF_CUBES = {"rho": {"rho": Fraction(1, 50)}, "promise": {"epsilon": 1, "delta": 1e-6}}
+LOSSES_OF_CUBES = {"rho": {"rho": Fraction(1, 50)}, "guarantee": {"epsilon": 1, "delta": 1e-6}}
 
 
 def by_of(name):
@@ -334,10 +334,10 @@ def test_the_error_in_the_other_unit_is_that_of_the_same_output(of_publication):
     outputs = {"a": dpp.len(), "b": X.dp.sum(0, 400, loss_weight=3), "c": X.dp.median(range(900)), "d": dpp.n_people()}
     query = grouped.agg(**outputs)
     query = dpp.publication(one=query, two=private().agg(**outputs)) if of_publication else query
-    promise = Promise.of(Fraction(1), Fraction(1, 10**6), Fraction(0))
+    guarantee = Guarantee.of(Fraction(1), Fraction(1, 10**6), Fraction(0))
     taken = query.scaled_to(epsilon=1, delta=1e-6).explain().rows(named=True)
     other = "rho" if taken[0]["mechanism"] == "discrete_laplace" else "epsilon"
-    value = promise.rho if other == "rho" else 1
+    value = guarantee.rho if other == "rho" else 1
     for row, there in zip(taken, query.scaled_to(**{other: value}).explain().rows(named=True), strict=True):
         (said,) = re.findall(rf"In {other} error_95 would be ([\d,.]+\d)\.", row["note"])
         assert there["error_95"] <= float(said.replace(",", "")) <= there["error_95"] * 1.01 + 1

@@ -127,7 +127,7 @@ def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
     assert drafted.messages == {}
     rows().write_parquet(tmp_path / "visits.parquet")
     said = run(drafted.code, tmp_path)
-    # What the page promises is what the code asks: losses, errors, keys.
+    # What the page guarantees is what the code asks: losses, errors, keys.
     asked = {}
     exec(drafted.code.split("shown =")[0].replace('"visits', f'"{tmp_path}/visits'), asked)
     columns = ["output", "selects", "error_95", "epsilon", "rho", "bounds"]
@@ -141,7 +141,7 @@ def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
 @pytest.mark.parametrize("unit", ["patient", 'it\'s "odd" {x}', None])
 @pytest.mark.parametrize("epsilon", EPSILONS[::7])
 @pytest.mark.parametrize("delta", DELTAS[::4])
-def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
+def test_what_is_guaranteed_is_shared_and_spent(tmp_path, unit, epsilon, delta):
     asked = {Question("len"): 1, Question("mode", "ward"): 2, Question("median", "admitted"): 0.5}
     file = 'it\'s "odd".parquet'
     plan = Plan(SCHEMA, file, unit, {}, VALUES, asked, epsilon=epsilon, delta=delta)
@@ -150,13 +150,13 @@ def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
     claims = {ask.name: ask.query.claim for ask in drafted.query._asks}
     costs = [claims[name].cost(drafted.query.loss.unit) for name in ("rows", "ward_mode", "admitted_median")]
     assert costs == pytest.approx([float(costs[0]) * part for part in (1, 2, 0.5)])
-    promise = drafted.query.budget._guarantee
-    assert (promise.epsilon, promise.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
+    guarantee = drafted.query.budget._guarantee
+    assert (guarantee.epsilon, guarantee.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
     if drafted.query.loss.unit == "epsilon":
-        assert drafted.query.loss.value == promise.epsilon
+        assert drafted.query.loss.value == guarantee.epsilon
     else:  # what fits is at least the rho of the guarantee, and hardly any more would
         more = drafted.query.scaled_to(rho=drafted.query.loss.value * Fraction("1.001"))
-        assert drafted.query.loss.value >= promise.rho
+        assert drafted.query.loss.value >= guarantee.rho
         assert not drafted.query.budget._has_room(ask.query.claim for ask in more._asks)
     assert drafted.query.budget._has_room(claims.values())
     assert f"scaled_to(epsilon={epsilon:g}, delta={short(delta)})" in drafted.code
@@ -265,7 +265,7 @@ def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, s
     assert "Weights (none: each person counts once) of diagnosis" in shown
 
 
-def test_errors_that_cost_more_than_the_promise_have_no_code_and_those_that_nobody_can_afford_a_message():
+def test_errors_that_cost_more_than_the_guarantee_have_no_code_and_those_that_nobody_can_afford_a_message():
     wanted = questions("n_people", part=5) | questions("mode ward", part=20)
     drafted = draft(by_error(wanted))
     assert "which is more than the guarantee" in drafted.messages["cost"]
@@ -461,7 +461,7 @@ def test_the_page_escapes_what_it_shows():
     assert "<mark>TO BE STATED</mark>" in shown[-1]
 
 
-def test_the_page_begins_with_the_promise():
+def test_the_page_begins_with_the_guarantee():
     plan = full(questions={Question("n_people"): 1, Question("mode", "ward"): 1}, epsilon=0.5, delta=1e-9)
     drafted = draft(plan)
     said = page.costs(plan, drafted, drafted.query)

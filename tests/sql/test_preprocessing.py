@@ -116,6 +116,6 @@ def test_what_mixes_people_is_refused_and_passes_unchecked(duckdb, name):
     assert budget.spent == 1
 
 
-def test_there_are_as_many_as_are_promised():
+def test_there_are_as_many_as_are_guaranteed():
     assert len(CASES) >= 150
     assert len(MIXING) >= 35

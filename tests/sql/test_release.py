@@ -50,7 +50,7 @@ def test_answers_follow_the_exact_law(engine):
         check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
 
 
-def test_a_shared_promise_is_released_and_without_a_loss_nothing_is(engine):
+def test_a_shared_guarantee_is_released_and_without_a_loss_nothing_is(engine):
     table = engine.table(pl.DataFrame({"p": range(40), "x": [i % 3 for i in range(40)]}))
     budget = dpp.Budget(epsilon=1, delta=1e-6)
     private = dpp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget)

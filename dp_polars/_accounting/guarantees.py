@@ -1,4 +1,4 @@
-"""A guarantee of (epsilon, delta), for releases in either unit: what fits into it. Proof: `docs/proofs/promises.md`."""
+"""A guarantee of (epsilon, delta), for releases in either unit. Proof: `docs/proofs/guarantees.md`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGITS_OF_ORDER, _DIGITS_OF_RHO = 5, 10
 
 
 @dataclass(frozen=True)
-class Promise:
+class Guarantee:
     """What (epsilon, delta) all releases together keep."""
 
     epsilon: Fraction
@@ -36,7 +36,7 @@ class Promise:
     is_closed: bool = False  # whether one release took all of it
 
     @classmethod
-    def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Promise:
+    def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Guarantee:
         """Return a guarantee with the order at which the largest rho fits; a half of delta is for keys unless said."""
         for_keys, is_said = delta / 2 if keys_delta is None else keys_delta, keys_delta is not None
         left = costs.delta_left(delta, for_keys)
@@ -47,22 +47,22 @@ class Promise:
         rho = rounded_down(most / order, _DIGITS_OF_RHO) if most > 0 else Fraction(0)
         return cls(epsilon, delta, for_keys, order, rho, is_said)
 
-    def part(self, epsilon: Fraction, delta: Fraction) -> Promise:
+    def part(self, epsilon: Fraction, delta: Fraction) -> Guarantee:
         """Return a guarantee of other numbers whose keys have the same share of delta; this one for its own numbers."""
         if (epsilon, delta) == (self.epsilon, self.delta):
             return self
-        return Promise.of(epsilon, delta, delta * self.keys_delta / self.delta)
+        return Guarantee.of(epsilon, delta, delta * self.keys_delta / self.delta)
 
     @property
-    def without_keys(self) -> Promise:
+    def without_keys(self) -> Guarantee:
         """The guarantee if its first release takes all of it and selects no keys: this one where their part is said."""
-        return self if self.is_said else replace(Promise.of(self.epsilon, self.delta, Fraction(0)), is_said=False)
+        return self if self.is_said else replace(Guarantee.of(self.epsilon, self.delta, Fraction(0)), is_said=False)
 
-    def fixed_by(self, claims: Sequence[Claim]) -> Promise:
+    def fixed_by(self, claims: Sequence[Claim]) -> Guarantee:
         """Return the guarantee that its first release fixes.
 
         What does not fit next to keys may fit if nothing is left to them. What is Gaussian alone may take all of it, by
-        a proof of its own: then nothing else is ever released. `docs/proofs/promises.md`, Theorems 1 and 4.
+        a proof of its own: then nothing else is ever released. `docs/proofs/guarantees.md`, Theorems 1 and 4.
         """
         only_losses = self.without_keys
         for one in (self, only_losses):
@@ -92,9 +92,9 @@ class Promise:
         """What was guaranteed, whatever the order is."""
         return "epsilon", self.epsilon, self.delta
 
-    def is_opened_as(self, other: Promise | Sums) -> bool:
+    def is_opened_as(self, other: Guarantee | Sums) -> bool:
         """Return whether a budget with these numbers may open a ledger that has the other's."""
-        if not isinstance(other, Promise) or self.terms != other.terms:
+        if not isinstance(other, Guarantee) or self.terms != other.terms:
             return False
         return not self.is_said or self.keys_delta == other.keys_delta
 
@@ -176,7 +176,7 @@ class Sums:
     def terms(self) -> tuple[object, ...]:
         return self.unit, self.total, self.delta
 
-    def is_opened_as(self, other: Promise | Sums) -> bool:
+    def is_opened_as(self, other: Guarantee | Sums) -> bool:
         """Return whether a budget with these numbers may open a ledger that has the other's."""
         return self == other
 

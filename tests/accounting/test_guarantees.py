@@ -1,4 +1,4 @@
-"""Budgets that promise (epsilon, delta): what fits, what is left, and what their files and errors say."""
+"""Budgets that guarantee (epsilon, delta): what fits, what is left, and what their files and errors say."""
 
 import copy
 import pickle
@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from dp_polars import Budget, BudgetExceededError
-from dp_polars._accounting.promises import Promise
+from dp_polars._accounting.guarantees import Guarantee
 from tests.accounting.test_deltas import MICRO, gaussian, keys, pay, pure
 
 
@@ -20,7 +20,7 @@ def budget(path):
 @pytest.mark.parametrize("turn", [0, 1, 2])
 def test_one_pure_release_and_two_by_rho_fit_in_any_order(budget, turn):
     part = budget._guarantee.part(Fraction(1), MICRO).rho
-    assert part == Promise.of(Fraction(1), MICRO).rho
+    assert part == Guarantee.of(Fraction(1), MICRO).rho
     claims = [pure(1), gaussian(part), gaussian(part)]
     for one in claims[turn:] + claims[:turn]:
         assert budget._has_room([one])
@@ -112,7 +112,7 @@ def test_what_remains_is_a_number_and_both():
         assert copy.copy(alone) == alone
 
 
-def test_a_ledger_keeps_its_promise(tmp_path):
+def test_a_ledger_keeps_its_guarantee(tmp_path):
     path = tmp_path / "ledger.db"
     budget = Budget(epsilon=1, delta=MICRO, path=path)
     pay(budget, pure(Fraction(1, 10)), gaussian(Fraction(1, 1000)))
@@ -128,22 +128,22 @@ def test_a_ledger_keeps_its_promise(tmp_path):
 def test_a_ledger_has_the_order_that_it_was_made_with(tmp_path, monkeypatch):
     """It was fixed before the first answer; another version, or machine, might find another one."""
     path = tmp_path / "ledger.db"
-    promise = Promise.of(Fraction(1), MICRO)
-    other = Promise(promise.epsilon, MICRO, MICRO / 2, Fraction(20), Fraction(1, 50))
+    guarantee = Guarantee.of(Fraction(1), MICRO)
+    other = Guarantee(guarantee.epsilon, MICRO, MICRO / 2, Fraction(20), Fraction(1, 50))
     with monkeypatch.context() as patched:
-        patched.setattr(Promise, "of", lambda *_: other)
+        patched.setattr(Guarantee, "of", lambda *_: other)
         pay(Budget(epsilon=1, delta=MICRO, path=path), gaussian(Fraction(1, 100)))
     again = Budget(epsilon=1, delta=MICRO, path=path)
     assert (again._guarantee, again.remaining.rho) == (other, Fraction(1, 100))
     # Also where that ledger takes the place of one that this object has read.
     before = Budget(epsilon=1, delta=MICRO, path=tmp_path / "before.db")
-    assert before._guarantee == promise != other
+    assert before._guarantee == guarantee != other
     path.replace(before._path)
     pay(before, gaussian(Fraction(1, 200)))
     assert before.remaining.rho == Fraction(1, 200)
 
 
-def test_the_log_of_a_promise(budget):
+def test_the_log_of_a_guarantee(budget):
     pay(budget, pure(1), gaussian(Fraction(1, 50)))
     log = budget.log()
     assert log.schema["running_rho"] == pl.Float64
@@ -152,7 +152,7 @@ def test_the_log_of_a_promise(budget):
     assert log.select("loss", "running_total", "unit").rows() == [(1.0, 1.0, "epsilon"), (0.02, None, "rho")]
 
 
-def test_the_epsilon_of_a_promise_at_other_deltas():
+def test_the_epsilon_of_a_guarantee_at_other_deltas():
     budget = Budget(epsilon=1, delta=MICRO)
     assert budget.epsilon_at(MICRO) == budget.epsilon_at(1e-3) == (0.0, 1.0)
     assert budget.epsilon_at(6e-7).total > 1

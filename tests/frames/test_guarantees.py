@@ -1,4 +1,4 @@
-"""One promise for all outputs: `scaled_to(epsilon=…, delta=…)`, and outputs that wait for their loss."""
+"""One guarantee for all outputs: `scaled_to(epsilon=…, delta=…)`, and outputs that wait for their loss."""
 
 import math
 import random
@@ -12,7 +12,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._accounting.promises import Promise
+from dp_polars._accounting.guarantees import Guarantee
 from tests.helpers.needs import need
 from tests.helpers.refusals import refusals
 
@@ -60,10 +60,10 @@ def report(outputs, groups, rows, budget=None, **protected):
 
 @pytest.mark.parametrize(("case", "errors"), TABLE.items())
 def test_the_unit_decides_the_error_and_the_better_one_is_taken(case, errors):
-    query, promise = report(*case), Promise.of(Fraction(1), MILLIONTH, Fraction(0))
-    by_unit = [errors_of(query.scaled_to(epsilon=1))[:2], errors_of(query.scaled_to(rho=promise.rho))[:2]]
+    query, guarantee = report(*case), Guarantee.of(Fraction(1), MILLIONTH, Fraction(0))
+    by_unit = [errors_of(query.scaled_to(epsilon=1))[:2], errors_of(query.scaled_to(rho=guarantee.rho))[:2]]
     assert by_unit == [pytest.approx(of_unit, abs=1e-4) for of_unit in errors]
-    assert round(float(promise.rho), 5) == 0.02436
+    assert round(float(guarantee.rho), 5) == 0.02436
     better = min(UNITS, key=lambda unit: math.prod(errors[UNITS.index(unit)]))
     # A budget that keeps nothing for keys has all of delta for rho.
     budget = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=0)
@@ -86,7 +86,7 @@ def test_the_unit_decides_the_error_and_the_better_one_is_taken(case, errors):
         assert float(number.replace(",", "")) == pytest.approx(error, rel=0.005)
 
 
-def test_what_is_scaled_to_the_promise_of_a_budget_fits_into_it_exactly():
+def test_what_is_scaled_to_the_guarantee_of_a_budget_fits_into_it_exactly():
     rows = pl.DataFrame({"p": [i // 5 for i in range(500)], "g": [i % 20 for i in range(500)], "x": [7] * 500})
     for case, keys_delta in (((2, 1, 1), None), ((8, 4, 1), None), ((20, 10, 5), Fraction(1, 10**7))):
         budget = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=keys_delta)
@@ -97,7 +97,7 @@ def test_what_is_scaled_to_the_promise_of_a_budget_fits_into_it_exactly():
             query.release(rows)
 
 
-def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
+def test_kept_answers_statements_and_files_of_a_shared_guarantee(tmp_path):
     frame = pl.DataFrame({"p": range(200), "g": [1] * 200, "x": [3] * 200})
     budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "budget.db")
     private = frame.dp.protect("p", max_groups=4, max_rows_per_group=1, budget=budget, dataset="visits")
@@ -175,7 +175,7 @@ def size_of(asks):
 
 
 @pytest.mark.slow
-def test_500_random_queries_keep_their_promise_in_the_better_unit():
+def test_500_random_queries_keep_their_guarantee_in_the_better_unit():
     some, taken = random.Random(43), {"epsilon": 0, "rho": 0}
     for _ in range(500):
         query = some_query(some)
@@ -186,11 +186,11 @@ def test_500_random_queries_keep_their_promise_in_the_better_unit():
         (unit,) = {ask.loss.unit for name, ask in claims.items() if name not in ("kept", "near")}
         taken[unit] += 1
         total = sum(claim.cost(unit) for claim in claims.values())
-        promise = Promise.of(epsilon, delta, Fraction(0))
-        rho, is_whole = promise.rho, total > promise.rho and unit == "rho"
+        guarantee = Guarantee.of(epsilon, delta, Fraction(0))
+        rho, is_whole = guarantee.rho, total > guarantee.rho and unit == "rho"
         if is_whole:  # of Gaussian noise alone, by its own profile
             assert {claim.mechanism for claim in claims.values()} == {"discrete_gaussian"}
-            assert promise.is_kept_by([*claims.values()])
+            assert guarantee.is_kept_by([*claims.values()])
             assert 0.998 * epsilon < analysis.compose(claims.values(), delta=delta) <= epsilon
             rho = total
         assert total == (epsilon if unit == "epsilon" else rho)
@@ -209,8 +209,8 @@ def test_500_random_queries_keep_their_promise_in_the_better_unit():
     assert min(taken.values()) > 125
 
 
-def test_no_accountant_proves_that_a_promise_is_broken():
-    """Privacy loss distributions of dp_accounting, which are nearly the truth, never say more than was promised."""
+def test_no_accountant_proves_that_a_guarantee_is_broken():
+    """Privacy loss distributions of dp_accounting, which are nearly the truth, never say more than was guaranteed."""
     pld = need("dp_accounting.pld.privacy_loss_distribution")
     some = random.Random(7)
     closest = {"epsilon": 0.0, "rho": 0.0}
@@ -267,7 +267,7 @@ def test_what_exists_in_one_unit_only_decides_for_all(output, unit, others):
 def test_a_gap_beside_gaussian_noise_is_paid_in_rho():
     query = private().agg(X.dp.mode(range(9), gap=True), dpp.len(mechanism="discrete_gaussian"))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
-    rho = Promise.of(Fraction(1), MILLIONTH, Fraction(0)).rho  # no keys are selected
+    rho = Guarantee.of(Fraction(1), MILLIONTH, Fraction(0)).rho  # no keys are selected
     costs = [claim.cost("rho") for claim in scaled._request.claims]
     assert [ask.query.claim.loss.unit for ask in scaled._asks] == ["epsilon", "rho"]
     assert costs[1] == rho / 2
@@ -301,7 +301,7 @@ def test_outputs_that_all_have_a_loss_keep_their_shares_in_the_better_unit(losse
     assert unit_of(scaled) == "rho"
     found = [claim.loss.value for claim in scaled._request.claims]
     assert found[0] == 2 * found[1] == 2 * found[-1]
-    assert sum(found) == Promise.of(Fraction(1), MILLIONTH, Fraction(0)).rho
+    assert sum(found) == Guarantee.of(Fraction(1), MILLIONTH, Fraction(0)).rho
     assert {claim.mechanism for claim in scaled._request.claims} == {"exponential", "discrete_gaussian"}
     (few,) = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6)._asks
     assert (str(few.query.claim), few.query.claim.mechanism) == ("epsilon=1", "discrete_laplace")
@@ -335,14 +335,14 @@ def test_a_budget_with_room_in_one_unit_alone_decides():
 
 
 def test_keys_have_their_part_of_delta():
-    promise = {"epsilon": 1, "delta": 1e-6}
-    scaled = private().keys("x", epsilon=3, delta=4e-7).scaled_to(**promise)
+    guarantee = {"epsilon": 1, "delta": 1e-6}
+    scaled = private().keys("x", epsilon=3, delta=4e-7).scaled_to(**guarantee)
     assert (scaled.loss.value, scaled.delta) == (1, Fraction(4, 10**7))
-    frame, keys = pl.DataFrame({"p": range(90), "x": [1] * 90}), private(budget=dpp.Budget(**promise))
-    assert keys.keys("x", epsilon=1, delta=5e-7).scaled_to(**promise).release(frame).height
+    frame, keys = pl.DataFrame({"p": range(90), "x": [1] * 90}), private(budget=dpp.Budget(**guarantee))
+    assert keys.keys("x", epsilon=1, delta=5e-7).scaled_to(**guarantee).release(frame).height
     with pytest.raises(ValueError, match=r"delta must leave room for the keys, which spend 6e-07, got 1e-06"):
-        private().keys("x", epsilon=3, delta=6e-7).scaled_to(**promise)
-    with_counts = private().keys("x", rho=3, delta=4e-7, with_counts=True).scaled_to(**promise)
+        private().keys("x", epsilon=3, delta=6e-7).scaled_to(**guarantee)
+    with_counts = private().keys("x", rho=3, delta=4e-7, with_counts=True).scaled_to(**guarantee)
     assert with_counts._asks[0].query.claim.mechanism == "discrete_gaussian_threshold"
 
 
@@ -429,11 +429,11 @@ COUNT = private().agg(dpp.n_people())
     (lambda: COUNT.scaled_to(delta=1e-6), TypeError, "exactly one of epsilon and rho"),
     (lambda: COUNT.scaled_to(epsilon=math.nan, delta=1e-6), ValueError, "epsilon must be finite"),
 )
-def test_what_is_no_promise_is_refused(call, error, words):
+def test_what_is_no_guarantee_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
 
-def test_a_promise_that_protects_nobody_warns():
+def test_a_guarantee_that_protects_nobody_warns():
     with pytest.warns(dpp.LargeLossWarning, match="epsilon=30 protects nobody"):
         COUNT.scaled_to(epsilon=30, delta=1e-6)

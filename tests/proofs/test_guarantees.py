@@ -1,8 +1,8 @@
-"""A promise of (epsilon, delta) against the worst of adaptive analysts, by exact trees of three releases.
+"""A guarantee of (epsilon, delta) against the worst of adaptive analysts, by exact trees of three releases.
 
 An analyst sees each answer and then picks the next release from a menu, as long as a rule allows it. What a release
 costs is computed from its two laws. The delta of the whole tree is then exact but for the rounding of floats: the sum
-over its leaves of P − e^ε·Q, where that is above 0. The package's rule keeps the promise. Each condition of its proof
+over its leaves of P − e^ε·Q, where that is above 0. The package's rule keeps the guarantee. Each condition of its proof
 is left out once, and then the same search finds a tree that breaks it.
 """
 
@@ -19,13 +19,13 @@ from dp_polars import analysis
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import divergence_for, laplace_rho, zcdp_delta
-from dp_polars._accounting.promises import FREE, Cost, Promise
+from dp_polars._accounting.guarantees import FREE, Cost, Guarantee
 from dp_polars._accounting.terms import Contributions, Loss
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
-HALF = Promise.of(EPSILON, DELTA)
+HALF = Guarantee.of(EPSILON, DELTA)
 # Without keys, all of delta is for divergences.
-NO_KEYS = Promise.of(EPSILON, DELTA, Fraction(0))
+NO_KEYS = Guarantee.of(EPSILON, DELTA, Fraction(0))
 
 
 class Release(NamedTuple):
@@ -106,8 +106,8 @@ def worst(allows: Callable[[Cost, Cost], bool], menu, spent=FREE, ratio=0.0, tur
     return best
 
 
-def of_package(promise):
-    return lambda spent, cost: promise.fits(cost, promise.left(spent))
+def of_package(guarantee):
+    return lambda spent, cost: guarantee.fits(cost, guarantee.left(spent))
 
 
 def is_pure(total):
@@ -118,14 +118,14 @@ B, B_OF_ALL = HALF.divergence, divergence_for(EPSILON, DELTA, HALF.order)
 MENU = menu_of(HALF.order, (B, B_OF_ALL))
 
 
-def test_the_rule_keeps_its_promise_and_wastes_next_to_nothing():
+def test_the_rule_keeps_its_guarantee_and_wastes_next_to_nothing():
     found = worst(of_package(HALF), MENU) / float(DELTA)
     assert 0.95 < found <= 1
     menu = menu_of(NO_KEYS.order, (NO_KEYS.divergence,))
     assert 0.95 < worst(of_package(NO_KEYS), menu) / float(DELTA) <= 1
 
 
-# Each of these leaves out a condition. The factor is by how much the promise is broken then.
+# Each of these leaves out a condition. The factor is by how much the guarantee is broken then.
 
 
 def converts_all_until_keys_come(spent, cost):
@@ -160,7 +160,7 @@ def keys_beside_a_conversion_of_all(spent, cost):
         (keys_beside_a_conversion_of_all, 1.9),
     ],
 )
-def test_without_its_part_for_keys_the_promise_is_broken(rule, factor):
+def test_without_its_part_for_keys_the_guarantee_is_broken(rule, factor):
     assert worst(rule, MENU) > factor * float(DELTA)
 
 
@@ -177,7 +177,7 @@ class Pots(NamedTuple):
         return self._replace(pure=self.pure.plus(cost))
 
 
-def test_separate_pots_break_the_promise_a_thousandfold():
+def test_separate_pots_break_the_guarantee_a_thousandfold():
     """So a release without an epsilon leaves none for the others, for ever."""
 
     def allows(spent, cost):
@@ -187,7 +187,7 @@ def test_separate_pots_break_the_promise_a_thousandfold():
     assert worst(allows, MENU, Pots()) > 1000 * float(DELTA)
 
 
-def test_several_orders_each_at_all_of_delta_break_the_promise():
+def test_several_orders_each_at_all_of_delta_break_the_guarantee():
     """So the order is fixed beforehand."""
     orders = [Fraction(40), Fraction(15)]
     most = [divergence_for(EPSILON, DELTA, order) for order in orders]
@@ -253,22 +253,22 @@ def claim(value, unit, mechanism=None, delta=0, contributions=1):
 @pytest.mark.parametrize("epsilon", ["1/1000", "1/10", "1", "3", "20"])
 @pytest.mark.parametrize("delta", ["1/1000000000000", "1/1000000", "1/100"])
 @pytest.mark.parametrize("part", [0, Fraction(1, 10), Fraction(1, 2), Fraction(99, 100)])
-def test_the_largest_rho_converts_to_the_promise_and_no_larger_one(epsilon, delta, part):
+def test_the_largest_rho_converts_to_the_guarantee_and_no_larger_one(epsilon, delta, part):
     epsilon, delta = Fraction(epsilon), Fraction(delta)
-    promise = Promise.of(epsilon, delta, part * delta)
-    left = float((delta - promise.keys_delta) / (1 - promise.keys_delta))
-    assert zcdp_delta(promise.rho, epsilon) <= left * (1 + 1e-12)
-    if promise.divergence < epsilon * Fraction(999, 1000):  # where delta is large, no more than epsilon is taken
-        assert zcdp_delta(promise.rho * (1 + Fraction(1, 10**6)), epsilon) > left
+    guarantee = Guarantee.of(epsilon, delta, part * delta)
+    left = float((delta - guarantee.keys_delta) / (1 - guarantee.keys_delta))
+    assert zcdp_delta(guarantee.rho, epsilon) <= left * (1 + 1e-12)
+    if guarantee.divergence < epsilon * Fraction(999, 1000):  # where delta is large, no more than epsilon is taken
+        assert zcdp_delta(guarantee.rho * (1 + Fraction(1, 10**6)), epsilon) > left
     budget = Budget(epsilon=epsilon, delta=delta, keys_delta=part * delta)
     for mechanism in ("exponential", "discrete_gaussian"):
-        assert budget._has_room([claim(promise.rho / 7, "rho", mechanism)] * 7)
+        assert budget._has_room([claim(guarantee.rho / 7, "rho", mechanism)] * 7)
     assert budget._has_room([claim(epsilon, "epsilon")])
-    if promise.rho:  # once something is charged, no release takes all of it by a proof of its own
-        first, hair = claim(promise.rho / 10**6, "rho", "discrete_gaussian"), promise.rho / 10**9
+    if guarantee.rho:  # once something is charged, no release takes all of it by a proof of its own
+        first, hair = claim(guarantee.rho / 10**6, "rho", "discrete_gaussian"), guarantee.rho / 10**9
         budget._charge([("a", first)], privacy_unit=None, neighboring_relation="add_or_remove_one")
         for more in (0, hair):
-            rest = promise.rho - first.loss.value + more
+            rest = guarantee.rho - first.loss.value + more
             assert budget._has_room([claim(rest, "rho", "discrete_gaussian")]) == (not more)
 
 
@@ -294,22 +294,22 @@ def test_half_of_the_gaussian_is_left_where_an_or_of_sums_leaves_none():
 
 @pytest.mark.parametrize("seed", range(200))
 def test_random_mixtures_never_lose_more_by_their_loss_distributions(seed):
-    """As many releases of both units as fit: composed as dp_accounting and this package do, they keep the promise."""
+    """As many releases of both units as fit: composed as dp_accounting and this package do, they keep the guarantee."""
     rng = np.random.default_rng(seed)
     epsilon = Fraction(str(round(float(rng.uniform(0.1, 5)), 3)))
     delta = Fraction(1, 10 ** int(rng.integers(4, 10)))
-    promise, spent, claims = Promise.of(epsilon, delta), FREE, []
+    guarantee, spent, claims = Guarantee.of(epsilon, delta), FREE, []
     for _ in range(12):
         unit = "epsilon" if rng.random() < 0.5 else "rho"
         mechanism = {
             "epsilon": ["permute_and_flip", "discrete_laplace", "exponential"],
             "rho": ["exponential", "discrete_gaussian", "discrete_laplace"],
         }[unit][rng.integers(3)]
-        of = epsilon if unit == "epsilon" else promise.rho
+        of = epsilon if unit == "epsilon" else guarantee.rho
         one = claim(of * Fraction(int(rng.integers(1, 60)), 100), unit, mechanism)
-        if promise.fits(promise.cost(one), promise.left(spent)):
+        if guarantee.fits(guarantee.cost(one), guarantee.left(spent)):
             claims.append(one)
-            spent = spent.plus(promise.cost(one))
+            spent = spent.plus(guarantee.cost(one))
     assert claims
     assert analysis.compose(claims, delta=delta) <= float(epsilon) * (1 + 1e-9)
 
