@@ -220,7 +220,7 @@ def rooms() -> alt.LayerChart:
         ["number", "moment", "name", "room"],
         orient="row",
     )
-    floors = ["_frames", "_engines", "_release", "_expressions", "_questions", "_mechanisms", "_steps", "_accounting"]
+    floors = ["_frames", "_engines", "_release", "_expressions", "_statistics", "_mechanisms", "_steps", "_accounting"]
     moments = stations["moment"].unique(maintain_order=True).to_list()
     across = alt.X("number:Q", scale=alt.Scale(domain=[0.4, 10.9]), axis=None)
     base = alt.Chart(stations).encode(

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from dp_polars._frames.synthetic import Synthetic as Synthetic
     from dp_polars._frames.synthetic_query import SyntheticQuery as SyntheticQuery
     from dp_polars._publish.report import report as report
-    from dp_polars._questions.statement import Statement as Statement
     from dp_polars._release.cached import CachedAnswerWarning as CachedAnswerWarning
     from dp_polars._release.release import ReleaseError as ReleaseError
+    from dp_polars._statistics.statement import Statement as Statement
 
 
 __version__ = "0.1.0"
@@ -110,7 +110,7 @@ _HOMES = {
     "_frames.query": ("PrivateQuery",),
     "_frames.synthetic": ("FitError", "Synthetic"),
     "_frames.synthetic_query": ("SyntheticQuery",),
-    "_questions.statement": ("Statement",),
+    "_statistics.statement": ("Statement",),
     "_release.cached": ("CachedAnswerWarning",),
     "_release.release": ("ReleaseError",),
     "_publish.report": ("report",),

@@ -30,7 +30,7 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows
-from dp_polars._questions.question import of_histogram
+from dp_polars._statistics.statistic import of_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._questions.question import Asked
     from dp_polars._release.contract import HistogramSpec, Intervals, Output, Presentation, Shown, Work
+    from dp_polars._statistics.statistic import Asked
 
     class _OfFrames(ChargedAndShown, total=False):
         path: str | os.PathLike[str] | None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.question import Asked
+    from dp_polars._statistics.statistic import Asked
 
     _Written: TypeAlias = tuple[Common, Any, Places]
 

@@ -37,7 +37,7 @@ from dp_polars._mechanisms.above_threshold import CountRuns, first_reached
 EPSILON = Fraction(1)
 # The part of epsilon that pays for the number of all rows, which the first guess needs.
 FOR_TOTAL = Fraction(1, 50)
-HARD = (40, 200)  # how many hard questions
+HARD = (40, 200)  # how many hard statistics
 THRESHOLDS = (0.001, 0.01, 0.02, 0.04)  # as shares of the rows
 STREAMS = 10  # of one length; where multiplicative weights take long, fewer
 BEST = "multiplicative weights, best setting"
@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
     rows: int
     cells: int
-    questions: int
+    statistics: int
     lengths: tuple[int, ...]
 
 
@@ -62,29 +62,29 @@ def table(size: Size) -> tuple[pl.DataFrame, np.ndarray]:
     weights = rng.lognormal(size=size.cells)
     counts = rng.multinomial(size.rows, weights / weights.sum())
     half = np.arange(size.cells) < size.cells // 2
-    questions = rng.permuted(np.tile(half, (size.questions, 1)), axis=1)
-    return pl.DataFrame({"cell": np.repeat(np.arange(size.cells), counts)}), questions.astype(np.int64)
+    statistics = rng.permuted(np.tile(half, (size.statistics, 1)), axis=1)
+    return pl.DataFrame({"cell": np.repeat(np.arange(size.cells), counts)}), statistics.astype(np.int64)
 
 
-def truth(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
+def truth(rows: pl.DataFrame, statistics: np.ndarray) -> np.ndarray:
     """Return the true answers, whole numbers. Adding or removing a row changes each of them by at most 1."""
-    return questions @ np.bincount(rows["cell"], minlength=questions.shape[1])
+    return statistics @ np.bincount(rows["cell"], minlength=statistics.shape[1])
 
 
-def fresh(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
+def fresh(rows: pl.DataFrame, statistics: np.ndarray) -> np.ndarray:
     """Answer each statistic by noise of its own: a row changes m counts by 1 each, so the sensitivity is m."""
-    return dpp.mechanisms.discrete_laplace(truth(rows, questions), epsilon=EPSILON, sensitivity=len(questions))
+    return dpp.mechanisms.discrete_laplace(truth(rows, statistics), epsilon=EPSILON, sensitivity=len(statistics))
 
 
-def cube(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
+def cube(rows: pl.DataFrame, statistics: np.ndarray) -> np.ndarray:
     """Answer all statistics from one release: a row is in one cell, so noise of scale 1/epsilon on each is enough."""
     private = rows.dp.protect(None)  # every row is a person
-    released = private.cube({"cell": range(questions.shape[1])}, epsilon=EPSILON).release()
-    return np.array([released.count(pl.col("cell").is_in(np.flatnonzero(q).tolist())).value for q in questions])
+    released = private.cube({"cell": range(statistics.shape[1])}, epsilon=EPSILON).release()
+    return np.array([released.count(pl.col("cell").is_in(np.flatnonzero(q).tolist())).value for q in statistics])
 
 
 def multiplicative_weights(
-    rows: pl.DataFrame, questions: np.ndarray, hard: int, threshold: int
+    rows: pl.DataFrame, statistics: np.ndarray, hard: int, threshold: int
 ) -> tuple[np.ndarray, int]:
     """Answer by private multiplicative weights. Return the answers, and how many statistics were hard.
 
@@ -98,12 +98,12 @@ def multiplicative_weights(
     draws exactly. Its new weights are the old ones times e^η within the statistic and 1 outside, made to add up again;
     Hardt & Rothblum take one small η for all, here η is what makes the guess agree with the answer, which errs less.
     """
-    true = truth(rows, questions)
+    true = truth(rows, statistics)
     total = max(dpp.mechanisms.discrete_laplace(rows.height, epsilon=EPSILON * FOR_TOTAL, sensitivity=1), 2)
     rate = EPSILON * (1 - FOR_TOTAL) / hard / 3
-    words, guess = system_rng(), np.full(questions.shape[1], total / questions.shape[1])
-    public, answers, start, tests = questions.astype(float), np.empty(len(questions), np.int64), 0, 0
-    while start < len(questions):
+    words, guess = system_rng(), np.full(statistics.shape[1], total / statistics.shape[1])
+    public, answers, start, tests = statistics.astype(float), np.empty(len(statistics), np.int64), 0, 0
+    while start < len(statistics):
         answers[start:] = guessed = np.rint(public[start:] @ guess).astype(np.int64)
         if tests == hard:
             break
@@ -118,49 +118,49 @@ def multiplicative_weights(
         at, tests = start + ahead, tests + 1
         answers[at] = np.clip(guessed[ahead] + (-error if is_below else error), 1, total - 1)
         within = guess @ public[at]
-        factors = np.where(questions[at], answers[at] / within, (total - answers[at]) / (total - within))
+        factors = np.where(statistics[at], answers[at] / within, (total - answers[at]) / (total - within))
         guess *= factors
         start = at + 1
     return answers, tests
 
 
-def streams(questions: np.ndarray, length: int, number: int) -> list[np.ndarray]:
+def streams(statistics: np.ndarray, length: int, number: int) -> list[np.ndarray]:
     """Return streams of a length, each of which has a loss of its own. A long one comes several times."""
-    begins = itertools.cycle(range(0, len(questions), length))
-    return [questions[begin : begin + length] for begin in itertools.islice(begins, number)]
+    begins = itertools.cycle(range(0, len(statistics), length))
+    return [statistics[begin : begin + length] for begin in itertools.islice(begins, number)]
 
 
 def by_setting(size: Size) -> pl.DataFrame:
     """Return, for each length and setting of multiplicative weights, how many statistics were hard, and the error."""
-    rows, questions = table(size)
+    rows, statistics = table(size)
     thresholds, found = [round(share * size.rows) for share in THRESHOLDS], []
     for length, most, threshold in itertools.product(size.lengths, HARD, thresholds):
-        for stream in streams(questions, length, min(STREAMS, size.questions // length)):
+        for stream in streams(statistics, length, min(STREAMS, size.statistics // length)):
             answers, hard = multiplicative_weights(rows, stream, min(most, length), threshold)
             found.append((length, most, threshold, hard, float(abs(answers - truth(rows, stream)).mean())))
-    frame = pl.DataFrame(found, ["questions", "hard at most", "threshold", "hard", "error"], orient="row")
+    frame = pl.DataFrame(found, ["statistics", "hard at most", "threshold", "hard", "error"], orient="row")
     keys = frame.columns[:3]
     return frame.group_by(keys, maintain_order=True).agg(pl.col("hard", "error").mean())
 
 
 def by_length(size: Size, settings: pl.DataFrame) -> pl.DataFrame:
     """Return the mean error of each way for each length; that of multiplicative weights by the best of the settings."""
-    rows, questions = table(size)
-    parts = [settings.group_by("questions").agg(pl.col("error").min(), way=pl.lit(BEST))]
+    rows, statistics = table(size)
+    parts = [settings.group_by("statistics").agg(pl.col("error").min(), way=pl.lit(BEST))]
     for name, answers in {"fresh noise": fresh, "cube": cube}.items():
         for length in size.lengths:
-            asked = streams(questions, length, STREAMS)
+            asked = streams(statistics, length, STREAMS)
             errors = [abs(answers(rows, stream) - truth(rows, stream)).mean() for stream in asked]
-            parts.append(pl.DataFrame({"questions": length, "error": float(np.mean(errors)), "way": name}))
+            parts.append(pl.DataFrame({"statistics": length, "error": float(np.mean(errors)), "way": name}))
     order = pl.col("way").replace_strict({"fresh noise": 0, BEST: 1, "cube": 2})
-    return pl.concat(parts).sort(order, "questions")
+    return pl.concat(parts).sort(order, "statistics")
 
 
 def chart(errors: pl.DataFrame) -> Any:
     """Draw the errors over the number of statistics."""
     return plot.scores.lines(
         errors,
-        "questions",
+        "statistics",
         "error",
         "way",
         x_title="statistics, at ε = 1 in all",
@@ -179,9 +179,9 @@ def main() -> None:
     settings = by_setting(size)
     errors = by_length(size, settings)
     with pl.Config(tbl_hide_dataframe_shape=True, float_precision=0, fmt_str_lengths=40, tbl_rows=20):
-        print(errors.pivot("way", index="questions", values="error"))
-        print(f"multiplicative weights, {size.questions:,} statistics:")
-        print(settings.filter(questions=size.questions).drop("questions"))
+        print(errors.pivot("way", index="statistics", values="error"))
+        print(f"multiplicative weights, {size.statistics:,} statistics:")
+        print(settings.filter(statistics=size.statistics).drop("statistics"))
     if arguments.out:
         chart(errors).save(arguments.out, scale_factor=1.5)
 

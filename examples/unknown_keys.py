@@ -39,11 +39,11 @@ def main() -> None:
     airlines = one.keys("carrier", epsilon=0.2, delta=5e-7).release()
 
     several = rows.dp.protect("tailnum", budget=budget, max_groups=DESTINATIONS)
-    question = several.keys("dest", epsilon=0.8, delta=5e-7)
-    needed = question.explain()
+    query = several.keys("dest", epsilon=0.8, delta=5e-7)
+    needed = query.explain()
     print(f"An airport with {needed['error_95'].item():.0f} planes is shown with a probability of 95 %.")
     print(needed["note"].item())
-    airports = question.release()
+    airports = query.release()
 
     top = several.group_by(airports).agg(pl.col("carrier").dp.mode(airlines["carrier"], epsilon=1)).release()
     print(f"\n{airports.height} of {rows['dest'].n_unique()} airports, {airlines.height} of "

@@ -30,7 +30,7 @@ def data() -> Path:
     return Path(found.origin).parent / "data" / "flights.csv.zip"
 
 
-def question() -> dpp.PrivateQuery:
+def report_query() -> dpp.PrivateQuery:
     # Hardly an aircraft has more than 400 flights a year: 0.2 % of the flights are dropped, and no aircraft is missing
     # from an airport. Flights without a tail number (0.7 %) count for nobody. With limits that many exceed, counts are
     # too low and the others speak of a part of the flights, which no interval shows.
@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     con = ibis.duckdb.connect(folder / "flights.db")
     flights = con.create_table("flights", con.read_csv(folder / "flights.csv", nullstr="NA"))
     flights = flights.filter(flights.distance < 3000)  # steps are Ibis', row by row
-    query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "warehouse-report.db")
+    query, budget = report_query(), dpp.Budget(epsilon=2.5, path=folder / "warehouse-report.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
     print("Under the limits, by which 0.2 % of the flights do not count; no interval shows that:")
     print(dpp.sql.release(query, flights, budget=budget, intervals=True))

@@ -1,6 +1,6 @@
 """What the suites take their parameters from: every way to ask, every type of column, key and person.
 
-A new query gets an entry in `ASKS`, `QUESTIONS`, `LAWS` and `TRUE_ANSWERS`, a number in `NUMBERS` and `QUESTIONS`, a
+A new query gets an entry in `ASKS`, `STATISTICS`, `LAWS` and `TRUE_ANSWERS`, a number in `NUMBERS` and `STATISTICS`, a
 method of private frames in `OF_FRAMES`, a type of Polars in `COLUMNS`; the suites then run with it.
 """
 
@@ -58,7 +58,7 @@ class Ask:
     example
         More keywords, a loss among them, that are no defaults.
     about
-        A column of `COLUMNS` -> the parameters of questions about it but for the loss, each a dict by name. None: it
+        A column of `COLUMNS` -> the parameters of statistics about it but for the loss, each a dict by name. None: it
         can't be asked. `WEIGHT` names a column of whole weights.
     counts
         Whether it counts rows: private frames and engines can be asked it.
@@ -200,7 +200,7 @@ ASKS = {
         False,
     ),
 }
-# Numbers with noise, which have laws and true answers of their own (tests/questions, tests/privacy).
+# Numbers with noise, which have laws and true answers of their own (tests/statistics, tests/privacy).
 NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "null_count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
@@ -242,7 +242,7 @@ NUMBERS = {
 OF_NO_COLUMN = ("len", "n_people")
 # Numbers that are asked of a condition: functions of the package.
 OF_CONDITIONS = ("share",)
-# Questions of private frames that are no outputs of `agg`: (frame, public keys, a key column, a loss) -> each of them.
+# Statistics of private frames that are no outputs of `agg`: (frame, public keys, a key column, a loss) -> each of them.
 OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQuery]]] = {
     "keys": lambda frame, _, column, loss: [
         frame.keys(*columns, delta=1e-3, **loss, **more)
@@ -281,8 +281,8 @@ COUNTED = [name for name, ask in ASKS.items() if ask.counts]
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question about few integers: all that one person can do to its answer is enumerated (tests/privacy).
+class Statistic:
+    """A statistic about few integers: all that one person can do to its answer is enumerated (tests/privacy).
 
     Parameters
     ----------
@@ -323,45 +323,45 @@ class Question:
 
 
 _WEIGHED = {of: dpp.weights(pl.col(WEIGHT), max_weight=3, step=Fraction(3, 2), of=of) for of in ("people", "rows")}
-QUESTIONS = {
-    "median": Question("median", ([1, 2],)),
-    "quantile": Question("quantile", (0.9, [1, 2])),
+STATISTICS = {
+    "median": Statistic("median", ([1, 2],)),
+    "quantile": Statistic("quantile", (0.9, [1, 2])),
     # At 3/5 a replaced row loses more where it stays in its group, at 9/10 where it does not.
-    "three fifths": Question("quantile", (0.6, [1, 2])),
-    "quarter": Question("quantile", (0.25, [1, 2])),
-    "mode": Question("mode", ([1, 2],)),
-    "mode of rows": Question("mode", ([1, 2],), {"counts": "rows"}),
-    "too few": Question("mode", ([1, 2],), {"too_few": 2}),
-    "weights": Question("mode", ([1, 2],), {"counts": _WEIGHED["people"]}),
-    "weights of rows": Question("mode", ([1, 2],), {"counts": _WEIGHED["rows"]}),
-    "gap": Question("mode", ([1, 2],), {"gap": True}),
-    "gap, too few": Question("mode", ([1, 2],), {"gap": True, "too_few": 2}),
-    "first above": Question("first_above", ([1, 2, 3],), {"threshold": 1}),
-    "first above with its gap": Question("first_above", ([1, 2],), {"threshold": 0.5, "gap": True}),
-    "first above of rows": Question("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "gap": True}),
-    "top 1": Question("top_k", (1, [1, 2, 3])),
-    "top 2": Question("top_k", (2, [1, 2, 3])),
-    "top 2 of rows": Question("top_k", (2, [1, 2, 3]), {"counts": "rows"}),
-    "top 3": Question("top_k", (3, [1, 2, 3])),
-    "len": Question("len"),
-    "n_people": Question("n_people"),
-    "count": Question("count"),
-    "null_count": Question("null_count", column=pl.when(X < 0).then(None).otherwise(X)),
-    "sum": Question("sum", (-4, 3)),
-    "sum from 0": Question("sum", (0, 3)),
-    "sum above 0": Question("sum", (1, 3)),
-    "sum below 0": Question("sum", (-4, -2)),
-    "sum in halves": Question("sum", (-4, 3), {"step": Fraction(1, 2)}),
-    "sum of a person": Question("sum", (-4, 9), {"per_person": (-4, 3)}),
-    "sum of a person from 0": Question("sum", (-4, 9), {"per_person": (0, 3)}),
-    "sum of a person above 0": Question("sum", (-4, 9), {"per_person": (1, 3)}),
-    "sum of a person below 0": Question("sum", (-4, 9), {"per_person": (-4, -2)}),
-    "mean": Question("mean", (1, 3)),
-    "var": Question("var", (-4, 3)),
-    "fine var": Question("var", (-4, 3), {"step": Fraction(1, 2**13)}),
-    "std": Question("std", (-4, 3)),
-    "share": Question("share", column=X < 2),
-    "value_counts": Question("value_counts", ([-4, 1, 3],)),
+    "three fifths": Statistic("quantile", (0.6, [1, 2])),
+    "quarter": Statistic("quantile", (0.25, [1, 2])),
+    "mode": Statistic("mode", ([1, 2],)),
+    "mode of rows": Statistic("mode", ([1, 2],), {"counts": "rows"}),
+    "too few": Statistic("mode", ([1, 2],), {"too_few": 2}),
+    "weights": Statistic("mode", ([1, 2],), {"counts": _WEIGHED["people"]}),
+    "weights of rows": Statistic("mode", ([1, 2],), {"counts": _WEIGHED["rows"]}),
+    "gap": Statistic("mode", ([1, 2],), {"gap": True}),
+    "gap, too few": Statistic("mode", ([1, 2],), {"gap": True, "too_few": 2}),
+    "first above": Statistic("first_above", ([1, 2, 3],), {"threshold": 1}),
+    "first above with its gap": Statistic("first_above", ([1, 2],), {"threshold": 0.5, "gap": True}),
+    "first above of rows": Statistic("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "gap": True}),
+    "top 1": Statistic("top_k", (1, [1, 2, 3])),
+    "top 2": Statistic("top_k", (2, [1, 2, 3])),
+    "top 2 of rows": Statistic("top_k", (2, [1, 2, 3]), {"counts": "rows"}),
+    "top 3": Statistic("top_k", (3, [1, 2, 3])),
+    "len": Statistic("len"),
+    "n_people": Statistic("n_people"),
+    "count": Statistic("count"),
+    "null_count": Statistic("null_count", column=pl.when(X < 0).then(None).otherwise(X)),
+    "sum": Statistic("sum", (-4, 3)),
+    "sum from 0": Statistic("sum", (0, 3)),
+    "sum above 0": Statistic("sum", (1, 3)),
+    "sum below 0": Statistic("sum", (-4, -2)),
+    "sum in halves": Statistic("sum", (-4, 3), {"step": Fraction(1, 2)}),
+    "sum of a person": Statistic("sum", (-4, 9), {"per_person": (-4, 3)}),
+    "sum of a person from 0": Statistic("sum", (-4, 9), {"per_person": (0, 3)}),
+    "sum of a person above 0": Statistic("sum", (-4, 9), {"per_person": (1, 3)}),
+    "sum of a person below 0": Statistic("sum", (-4, 9), {"per_person": (-4, -2)}),
+    "mean": Statistic("mean", (1, 3)),
+    "var": Statistic("var", (-4, 3)),
+    "fine var": Statistic("var", (-4, 3), {"step": Fraction(1, 2**13)}),
+    "std": Statistic("std", (-4, 3)),
+    "share": Statistic("share", column=X < 2),
+    "value_counts": Statistic("value_counts", ([-4, 1, 3],)),
 }
 # Steps that make several rows of one, on columns p (the unit), g, x and of weights: a frame -> the frame with the same
 # columns. One wants a column of lists.
@@ -375,7 +375,7 @@ MULTIPLYING: dict[str, Callable[[Any], Any]] = {
 def ask(name: str, column: pl.Expr | str = "x", *arguments: Any, **options: Any) -> dpp.PrivateExpr:
     """The expression of this name about a column, with the arguments given, or else those of the registry.
 
-    Not by `.dp`: where OpenDP is loaded, a call without a loss is a question of its own (tests/opendp/test_sharing.py).
+    Not by `.dp`: where OpenDP is loaded, a call without a loss is of its own (tests/opendp/test_sharing.py).
     """
     known = ASKS[name]
     expr = pl.col(column) if isinstance(column, str) else column

@@ -124,7 +124,7 @@ def texts_of(code):
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in skipped:
             continue
-        is_sql = "TEXT" in node.value or "dataset, question" in node.value
+        is_sql = "TEXT" in node.value or "dataset, query" in node.value
         if " " in node.value.strip() and not is_sql:
             yield node.value
 

@@ -408,14 +408,14 @@ class Budget:
         Returns
         -------
         DataFrame
-            Columns `when` (Datetime in UTC), `dataset`, `question` (the outputs in words), `loss` (of one release),
+            Columns `when` (Datetime in UTC), `dataset`, `query` (the outputs in words), `loss` (of one release),
             `bytes` (Int64, the size of the answer), `source` (where the rows lay: the kind of source, and for files a
             digest of their paths, inode numbers and times of change) and `text`: all that decides the law of the
             answer, with digests of what is long. It holds nothing of the private rows.
         """
         answers = self._in_ledger(lambda connection, _: list(ledger.read(connection)))
         rows = [(when, *asked[:3], size, *asked[3:]) for when, asked, size in answers]
-        names = ("when", "dataset", "question", "loss", "bytes", "source", "text")
+        names = ("when", "dataset", "query", "loss", "bytes", "source", "text")
         schema = {name: pl.Int64 if name in ("when", "bytes") else pl.String for name in names}
         return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
@@ -433,17 +433,17 @@ class Budget:
         rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
         return self._account.epsilon_at(delta, _spent(head), rho)
 
-    def _cached_answer(self, question: StoredQuery) -> tuple[StoredAnswer, bytes] | None:
+    def _cached_answer(self, query: StoredQuery) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is cached to a statistic, as bytes, if there is one."""
-        return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
+        return self._in_ledger(lambda connection, _: ledger.find(connection, query.text))
 
     def _cache_answers(self, answers: Iterable[tuple[StoredQuery, bytes]]) -> None:
         """Keep answers to statistics, all or none, once they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 
         def write(connection: sqlite3.Connection, _: ledger.Head) -> None:
-            for question, answer in pairs:
-                ledger.write(connection, now, question, answer)
+            for query, answer in pairs:
+                ledger.write(connection, now, query, answer)
 
         self._in_ledger(write)
 

@@ -215,7 +215,7 @@ class StoredAnswer(NamedTuple):
     """An answer that is cached: when it was drawn, in microseconds of UTC, the statistic, and how long it is."""
 
     microseconds: int
-    question: StoredQuery
+    query: StoredQuery
     size: int
 
 
@@ -224,8 +224,8 @@ def digest_of_text(*values: Any) -> str:  # noqa: ANN401
     return hashlib.sha256(ascii(values).encode()).hexdigest()
 
 
-def write(connection: sqlite3.Connection, microseconds: int, question: StoredQuery, answer: bytes) -> None:
-    values = (microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
+def write(connection: sqlite3.Connection, microseconds: int, query: StoredQuery, answer: bytes) -> None:
+    values = (microseconds, *query, digest_of_text(query.text), hashlib.sha256(answer).hexdigest())
     _append(connection, "answers", values, answer)
 
 
@@ -271,7 +271,7 @@ def _checked_rows(number: int, about: str, key: bytes, rows: str, stored: str) -
 
 def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
     """Yield what is kept, in the order in which it was; raise if it is damaged."""
-    names = "id, microseconds, dataset, question, loss, source, text, key, answer_digest, length(answer), digest"
+    names = "id, microseconds, dataset, query, loss, source, text, key, answer_digest, length(answer), digest"
     for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
         yield _checked(*found)
     for found in connection.execute("SELECT * FROM datasets"):
@@ -281,20 +281,20 @@ def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
 def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
     *values, size, stored = found
     number, microseconds, *asked, key, _ = values
-    question = StoredQuery(*asked)
-    if digest_of_text(*values) != stored or digest_of_text(question.text) != key:
+    query = StoredQuery(*asked)
+    if digest_of_text(*values) != stored or digest_of_text(query.text) != key:
         msg = f"answer {number} does not fit its digest"
         raise sqlite3.DatabaseError(msg)
-    return StoredAnswer(microseconds, question, size)
+    return StoredAnswer(microseconds, query, size)
 
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
-_VERSION = 7  # as SQLite's user_version; no other one is opened
+_VERSION = 8  # as SQLite's user_version; no other one is opened
 
 _TABLES = [
     """CREATE TABLE answers (
-    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, question TEXT, loss TEXT, source TEXT, text TEXT,
+    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, query TEXT, loss TEXT, source TEXT, text TEXT,
     "key" TEXT, answer_digest TEXT, answer BLOB, digest TEXT)""",
     "CREATE INDEX answers_by_key ON answers (key)",
     """CREATE TABLE budget (

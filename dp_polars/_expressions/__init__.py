@@ -1,6 +1,6 @@
 """`.dp` on Polars expressions: the namespace, the private expression, and sharing `.dp` with OpenDP.
 
-Imports `_questions` and below. Here rows come in as Polars runs a plan, and answers go out into its result.
+Imports `_statistics` and below. Here rows come in as Polars runs a plan, and answers go out into its result.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from dp_polars._base.numbers import Number, given, one_of, positive_fraction
 from dp_polars._bins.candidates import Categories, Grid, Values
 from dp_polars._bins.weights import check_terms
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_expression, on_terms
-from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove, as_threshold
-from dp_polars._questions.question import claim_with_gap
+from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove, as_threshold
+from dp_polars._statistics.statistic import claim_with_gap
 
 
 @called

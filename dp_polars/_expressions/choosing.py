@@ -15,9 +15,9 @@ from dp_polars._bins.candidates import Categories, Values, ordered
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_column, on_terms
 from dp_polars._mechanisms.quantile_trees import levels_of
-from dp_polars._questions.answer_lists import Alphas, QuantileList, TopK, as_alphas, check_number, is_joint
-from dp_polars._questions.categories import Mode, ask_quantile
-from dp_polars._questions.question import claim_with_gap
+from dp_polars._statistics.answer_lists import Alphas, QuantileList, TopK, as_alphas, check_number, is_joint
+from dp_polars._statistics.categories import Mode, ask_quantile
+from dp_polars._statistics.statistic import claim_with_gap
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,14 +17,14 @@ from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import code_dtype
-from dp_polars._questions.measures import Total, check_within, with_loss_for
-from dp_polars._questions.question import HistogramQuery, Query, describe
-from dp_polars._questions.statement_facts import AT_DELTA, Known, facts_of_claims, output_facts
+from dp_polars._statistics.measures import Total, check_within, with_loss_for
+from dp_polars._statistics.statement_facts import AT_DELTA, Known, facts_of_claims, output_facts
+from dp_polars._statistics.statistic import HistogramQuery, Query, describe
 
 if TYPE_CHECKING:
     from polars._typing import IntoExpr, WindowMappingStrategy
 
-    from dp_polars._questions.statement import Statement
+    from dp_polars._statistics.statement import Statement
 
 QueryT = TypeVar("QueryT", bound=Query)
 
@@ -294,7 +294,7 @@ class PrivateExpr(pl.Expr):
         >>> statement.facts["unit"]["why"]
         'not known, for a plain expression does not know whose a row is.'
         """
-        from dp_polars._questions.statement import Statement
+        from dp_polars._statistics.statement import Statement
 
         name = "several columns" if self.named is not None else self.meta.output_name()
         claim = self.query.claim

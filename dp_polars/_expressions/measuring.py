@@ -14,8 +14,8 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._bins.candidates import Categories, Values
 from dp_polars._bins.weights import bounds_of, ends_of_person
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
-from dp_polars._questions.averages import Deviation, Mean, Share, Variance
-from dp_polars._questions.measures import Count, Sum, SumOfPeople, ValueCounts
+from dp_polars._statistics.averages import Deviation, Mean, Share, Variance
+from dp_polars._statistics.measures import Count, Sum, SumOfPeople, ValueCounts
 
 
 @called

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dp_polars._bins.candidates import Values
     from dp_polars._expressions.choosing import WeightedCounts
     from dp_polars._expressions.expression import PrivateExpr
-    from dp_polars._questions.answer_lists import Alphas
+    from dp_polars._statistics.answer_lists import Alphas
 
     class Column(pl.Expr):
         """What type checkers take a column of `col` for: an expression with `.dp`. No object has this class."""

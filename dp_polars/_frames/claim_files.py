@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from dp_polars._base.files import expanded
-from dp_polars._questions.statement import Statement
 from dp_polars._release.contract import KeyWork, Work
+from dp_polars._statistics.statement import Statement
 
 CLAIM_KEY = b"dp_polars.claim"  # the name in the file's metadata
 STATEMENT = "statement"  # the name in the claim

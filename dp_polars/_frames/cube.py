@@ -24,10 +24,10 @@ from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
 from dp_polars._frames.claim_files import CLAIM_KEY
 from dp_polars._mechanisms.graphical_models import Measured, Model, cells_of, fit
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
-from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.public_keys import product
 from dp_polars._sources.source import Unchanging
+from dp_polars._statistics.measures import BETA
 
 if TYPE_CHECKING:
     Mask = NDArray[np.bool_]

@@ -23,8 +23,6 @@ from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, largest_squares, shares_of_loss
-from dp_polars._questions.measures import BETA, Count
-from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work, names_of_ends
 from dp_polars._release.pipeline import Pipeline
 from dp_polars._release.protection import Protection
@@ -32,6 +30,8 @@ from dp_polars._release.public_keys import columns_of, product
 from dp_polars._release.release import release_all
 from dp_polars._release.request import Ask, Line, Request
 from dp_polars._sources.source import Opened, PrivateRows
+from dp_polars._statistics.measures import BETA, Count
+from dp_polars._statistics.statistic import Columns, HistogramQuery
 
 if TYPE_CHECKING:
     from polars._typing import EngineType

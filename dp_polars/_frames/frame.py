@@ -25,13 +25,13 @@ from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest
 from dp_polars._frames.synthetic_query import SyntheticRows
-from dp_polars._questions.measures import Count
-from dp_polars._questions.question import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
 from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import PublicKeys, public_keys
 from dp_polars._release.request import Ask, Request
 from dp_polars._sources.source import Unchanging, WithoutRows
+from dp_polars._statistics.measures import Count
+from dp_polars._statistics.statistic import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
 
@@ -400,9 +400,9 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             msg = f"keys: no column may be named {COUNT!r} with with_counts=True.\n\nHint: rename it."
             raise ValueError(msg)
         person = protection.keys_per_person, protection.neighboring_relation
-        question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=with_counts)
-        warn_if_large(loss, question.claim.delta)
-        request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), question),))
+        statistic = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=with_counts)
+        warn_if_large(loss, statistic.claim.delta)
+        request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), statistic),))
         return PrivateQuery(request, self._source, self._budget)
 
     def with_limits(

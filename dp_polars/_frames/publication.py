@@ -17,14 +17,14 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.query import OfAnswers, PrivateQuery, scaled, without_data
 from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement_of, unit_facts
-from dp_polars._questions.question import Asked
-from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
 from dp_polars._release.contract import Engine, Intervals, Presentation
 from dp_polars._release.release import Part, charged_as, release_all, release_by
 from dp_polars._release.request import AnyRequest, explained
 from dp_polars._sources.marks import refuse_two_units
 from dp_polars._sources.source import Opened, PrivateRows
+from dp_polars._statistics.statement import Statement
+from dp_polars._statistics.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
+from dp_polars._statistics.statistic import Asked
 
 if TYPE_CHECKING:
     from polars._typing import EngineType

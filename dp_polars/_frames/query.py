@@ -24,10 +24,6 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_integers
 from dp_polars._frames.requests import PeopleRequest
 from dp_polars._frames.statements import facts_of_request, statement_of
-from dp_polars._questions.measures import BETA, error_95
-from dp_polars._questions.question import Asked, Columns, HistogramQuery
-from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release.cached import columns_needed
 from dp_polars._release.contract import Intervals, KeyWork, Presentation, Work
 from dp_polars._release.protection import Protection
@@ -36,6 +32,10 @@ from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._sources.running import on_cpu
 from dp_polars._sources.source import Opened, PrivateRows, WithoutRows, opened_source
 from dp_polars._sources.tables import has_untaken, refuse_untaken
+from dp_polars._statistics.measures import BETA, error_95
+from dp_polars._statistics.statement import Statement
+from dp_polars._statistics.statement_facts import AT_DELTA, Known
+from dp_polars._statistics.statistic import Asked, Columns, HistogramQuery
 
 if TYPE_CHECKING:
     from polars._typing import EngineType

@@ -11,12 +11,12 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import ONE_RELEASE, Terms
 from dp_polars._base.numbers import plural
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
-from dp_polars._questions import measures
-from dp_polars._questions.measures import RowsCut
-from dp_polars._questions.question import HistogramQuery, KeysThatAreThere
 from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import AnyRequest, Ask, Line, Request
+from dp_polars._statistics import measures
+from dp_polars._statistics.measures import RowsCut
+from dp_polars._statistics.statistic import HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
     from dp_polars._release.contract import Engine, Released
@@ -32,19 +32,19 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
     about: ClassVar[str] = "selected keys"
 
     def bind(self, engine: Engine[Released]) -> KeyWork:
-        question = self.asks[0].query
-        proved = self.checked_on(engine, question.columns)
-        types = question.types(proved.schemas[-1])
-        return KeyWork(self.protection.unit, types, question.keys_per_person, question, proved.rows)
+        statistic = self.asks[0].query
+        proved = self.checked_on(engine, statistic.columns)
+        types = statistic.types(proved.schemas[-1])
+        return KeyWork(self.protection.unit, types, statistic.keys_per_person, statistic, proved.rows)
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
         (ask,) = self.asks
-        question, selection = ask.query, ask.query.selection
+        statistic, selection = ask.query, ask.query.selection
         shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
         notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
         if isinstance(selection, GaussianThreshold):
             notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
-        notes.append(f"A person counts for at most {plural(question.keys_per_person, 'key')}.")
+        notes.append(f"A person counts for at most {plural(statistic.keys_per_person, 'key')}.")
         of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
         return [Line(self._explained(ask) | of_people, ask)]
 

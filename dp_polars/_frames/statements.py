@@ -17,20 +17,20 @@ from dp_polars._base.digests import ipc_of, listed, sha256_of
 from dp_polars._base.numbers import Number, as_fraction, plural
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
-from dp_polars._questions.question import Asked
-from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import (
+from dp_polars._release.contract import Product
+from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
+from dp_polars._release.protection import most_in_words
+from dp_polars._release.request import AnyRequest, Ask, Line, said_once
+from dp_polars._sources.plans import steps_and_urls
+from dp_polars._statistics.statement import Statement
+from dp_polars._statistics.statement_facts import (
     NOT_RECORDED,
     facts_of_claims,
     follows_facts,
     number_facts,
     output_facts,
 )
-from dp_polars._release.contract import Product
-from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
-from dp_polars._release.protection import most_in_words
-from dp_polars._release.request import AnyRequest, Ask, Line, said_once
-from dp_polars._sources.plans import steps_and_urls
+from dp_polars._statistics.statistic import Asked
 from dp_polars._steps.words import in_words as expression_in_words
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
-    from dp_polars._questions.statement_facts import Facts
     from dp_polars._release.pipeline import Pipeline, Step
+    from dp_polars._statistics.statement_facts import Facts
 
 
 # What steps do, in words; of others the name of the method stands there.

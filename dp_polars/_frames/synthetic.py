@@ -22,10 +22,10 @@ from dp_polars._frames.claim_files import CLAIM_KEY
 from dp_polars._frames.cube import COUNT
 from dp_polars._mechanisms.graphical_models import Measured, Model, fit
 from dp_polars._mechanisms.residuals import Axes, Noise, sum_bound
-from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.public_keys import product
 from dp_polars._sources.source import Unchanging
+from dp_polars._statistics.measures import BETA
 
 # A table that is measured for the j-th time gets β/2^j: all of its intervals hold together. `sum_bound` takes 0.001.
 _MOST_INTERVALS = 5

@@ -36,13 +36,13 @@ from dp_polars._mechanisms.graphical_models import MOST_DIMENSIONS, cells_of, im
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound_at
 from dp_polars._mechanisms.residuals import Axes, Noise, below, shares_of_loss
-from dp_polars._questions.measures import Count
-from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.contract import Engine, Presentation, Product, Released, Work
 from dp_polars._release.pipeline import Expressions, Pipeline
 from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import columns_of
 from dp_polars._release.request import Ask, Line, Request
+from dp_polars._statistics.measures import Count
+from dp_polars._statistics.statistic import Columns, HistogramQuery
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget

@@ -23,8 +23,8 @@ with app.setup:
         months_of,
         more_of,
         own_values,
-        questions_of,
         schema_of,
+        statistics_of,
     )
 
     EACH = "every row is another person"
@@ -86,10 +86,10 @@ def _(picked, schema, unit):
 
 @app.cell
 def _(groups, picked, schema, who):
-    asks = {page.shown(title): question for title, question in questions_of(schema, who, groups.value).items()}
-    usual = [title for title in picked.get("questions", ()) if title in asks] or list(asks)[:1]
-    questions = mo.ui.multiselect(options=asks, value=usual, full_width=True, max_selections=30)
-    return asks, questions
+    asks = {page.shown(title): statistic for title, statistic in statistics_of(schema, who, groups.value).items()}
+    usual = [title for title in picked.get("statistics", ()) if title in asks] or list(asks)[:1]
+    statistics = mo.ui.multiselect(options=asks, value=usual, full_width=True, max_selections=30)
+    return asks, statistics
 
 
 @app.cell
@@ -109,21 +109,21 @@ def _(groups, picked, remember, schema):
 
 
 @app.cell
-def _(picked, questions, remember, schema, set_texts_changed):
+def _(picked, remember, schema, set_texts_changed, statistics):
     def value_field(name):
         example, rows = page.example(schema[name])
         first = picked.get(f"value {name}", own_values(schema[name]))
         make = mo.ui.text if rows is None else partial(mo.ui.text_area, rows=rows)
         return make(**remember(f"value {name}", first, set_texts_changed), placeholder=example)
 
-    asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
+    asked_columns = dict.fromkeys(q.column for q in statistics.value if q.column is not None and q.ask != "share")
     value_fields = {name: value_field(name) for name in asked_columns}
     more_fields = {
         f"{kind} {name}": mo.ui.text(
             **remember(f"{kind} {name}", picked.get(f"{kind} {name}", MORE[kind].first), set_texts_changed),
             placeholder=MORE[kind].example,
         )
-        for kind, name in more_of(questions.value)
+        for kind, name in more_of(statistics.value)
     }
     return more_fields, value_fields
 
@@ -144,7 +144,7 @@ def _():
 
 
 @app.cell
-def _(by_error, file, months, more_fields, picked, questions, remember, schema, smallest, texts_changed, value_fields):
+def _(by_error, file, months, more_fields, picked, remember, schema, smallest, statistics, texts_changed, value_fields):
     texts_changed()
     values = {name: picked[f"value {name}"] for name in value_fields}
     more = {name: picked[name] for name in more_fields}
@@ -152,13 +152,13 @@ def _(by_error, file, months, more_fields, picked, questions, remember, schema, 
 
     how = "within" if by_error.value else "share"
 
-    def amount(question):
-        steps, usual = (measured.steps(question), measured.usual(question)) if by_error.value else (PARTS, 1)
-        moved = f"{how} {field_of(question)}"
+    def amount(statistic):
+        steps, usual = (measured.steps(statistic), measured.usual(statistic)) if by_error.value else (PARTS, 1)
+        moved = f"{how} {field_of(statistic)}"
         value = picked[moved] if picked.get(moved) in steps else usual
         return mo.ui.slider(steps=steps, show_value=True, **remember(moved, value))
 
-    amounts = {question: amount(question) for question in questions.value}
+    amounts = {statistic: amount(statistic) for statistic in statistics.value}
     return amounts, how, measured
 
 
@@ -180,14 +180,14 @@ def _(
     picks_changed,
     who,
 ):
-    picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in amounts]
+    picked["groups"], picked["statistics"] = groups.value, [name for name, q in asks.items() if q in amounts]
     picked["apart"] = apart.value
     picks_changed()
     plan = replace(
         measured,
         unit=who,
         keys={name: picked[f"key {name}"] for name in key_fields},
-        questions={question: picked[f"{how} {field_of(question)}"] for question in amounts},
+        statistics={statistic: picked[f"{how} {field_of(statistic)}"] for statistic in amounts},
         by_error=how == "within",
         epsilon=epsilon.value,
         delta=delta.value,
@@ -201,7 +201,7 @@ def _(
 
 
 @app.cell
-def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, questions, unit, value_fields):
+def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, statistics, unit, value_fields):
     wrong = drafted.messages
     picks = [
         page.section(
@@ -224,7 +224,7 @@ def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, questions
         ),
         page.section(
             "What do you want to publish?",
-            page.fielded("Questions", questions, page.message(wrong, "questions")),
+            page.fielded("Statistics", statistics, page.message(wrong, "statistics")),
             *page.each_fielded("Public values, or ends, of", "value", value_fields, wrong),
             *page.further_fielded(more_fields, wrong),
             page.quiet("Take them from what you know, never from the rows.") if value_fields else "",

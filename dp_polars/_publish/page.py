@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, plural, show
 from dp_polars._publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
-from dp_polars._publish.schema import MORE, Question
+from dp_polars._publish.schema import MORE, Statistic
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
 
@@ -139,25 +139,24 @@ def further_fielded(fields: Mapping[str, object], wrong: Mapping[str, str]) -> I
         yield fielded(f"{MORE[kind].title} {shown(column)}", field, message(wrong, name))
 
 
-def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
+def shares(plan: Plan, drafted: Draft, fields: Mapping[Statistic, object]) -> Iterator[str]:
     found = {one["output"]: one for one in drafted.explained}
-    for name, question in plan.named().items():
-        wanted = plan.questions[question]
+    for name, statistic in plan.named().items():
+        wanted = plan.statistics[statistic]
         of_rows = dict.fromkeys(("median", "quantile", "len"), " rows")
-        has_weights = plan.more.get(f"weights {question.column}", "").strip() and question.ask in MORE["weights"].asks
-        unit = "" if question.ask in _IN_ITS_UNIT or has_weights else of_rows.get(question.ask, " people")
+        has_weights = plan.more.get(f"weights {statistic.column}", "").strip() and statistic.ask in MORE["weights"].asks
+        unit = "" if statistic.ask in _IN_ITS_UNIT or has_weights else of_rows.get(statistic.ask, " people")
         what = f"{wanted:g} part{'s' * (wanted != 1)}"
         if plan.by_error:
-            what = f"ε = {wanted:g}" if question.ask == "first_above" else f"off by at most {wanted:,g}{unit}"
+            what = f"ε = {wanted:g}" if statistic.ask == "first_above" else f"off by at most {wanted:,g}{unit}"
         note = "not asked yet"
         if name in found:
-            of = found[name]
-            note = f"costs ε = {_number(of['epsilon'])}" if plan.by_error else f"error: {_error(of)}"
-        if values_field_of(question) in drafted.messages and name not in found:
-            note = (
-                f"not asked yet: see the public values of {shown(name if question.column is None else question.column)}"
-            )
-        yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
+            cost = found[name]
+            note = f"costs ε = {_number(cost['epsilon'])}" if plan.by_error else f"error: {_error(cost)}"
+        if values_field_of(statistic) in drafted.messages and name not in found:
+            of = name if statistic.column is None else statistic.column
+            note = f"not asked yet: see the public values of {shown(of)}"
+        yield fielded(f"{shown(name)}: {what}", fields[statistic], message(drafted.messages, field_of(statistic)), note)
 
 
 def _error(output: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from dp_polars._bins.weights import bounds_of, step_by_default
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._publish.schema import MORE, TOP, Question
+from dp_polars._publish.schema import MORE, TOP, Statistic
 from dp_polars.analysis import rows_dropped, synthetic
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Plan:
     keys: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     # What is asked, each with its part of the guarantee, or with how far off it may be.
-    questions: Mapping[Question, object] = field(default_factory=dict)
+    statistics: Mapping[Statistic, object] = field(default_factory=dict)
     by_error: bool = False  # whether it is the latter
     # What all answers together guarantee.
     epsilon: float = 1
@@ -235,18 +235,18 @@ class Plan:
             return {f"by_{name}": {name: text} for name, text in self.keys.items()}
         return {"": dict(self.keys)}
 
-    def named(self) -> dict[str, Question]:
-        taken: dict[str, Question] = {}
-        for question in self.questions:
-            short = {"n_people": "people", "len": "rows"}.get(question.ask, question.ask)
-            name = short if question.column is None else f"{question.column}_{short}"
+    def named(self) -> dict[str, Statistic]:
+        taken: dict[str, Statistic] = {}
+        for statistic in self.statistics:
+            short = {"n_people": "people", "len": "rows"}.get(statistic.ask, statistic.ask)
+            name = short if statistic.column is None else f"{statistic.column}_{short}"
             while name in taken or name in self.keys:
                 name += "_"
-            taken[name] = question
+            taken[name] = statistic
         return taken
 
-    def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
-        ask, column = question
+    def arguments(self, statistic: Statistic) -> tuple[list[object], dict[str, object]]:
+        ask, column = statistic
         plain: list[object] = [] if column is None else [column]
         named: dict[str, object] = {}
         if column is not None and ask != "share":
@@ -304,14 +304,14 @@ class Plan:
             return Decimal(step.numerator) / Decimal(step.denominator)
         return None if step is None else float(step)
 
-    def amount(self, question: Question) -> dict[str, object]:
-        wanted = self.questions[question]
+    def amount(self, statistic: Statistic) -> dict[str, object]:
+        wanted = self.statistics[statistic]
         whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
         if not self.by_error:
             return {} if whole == 1 else {"loss_weight": whole}
-        if question.ask == "first_above":  # whose error is not known beforehand
+        if statistic.ask == "first_above":  # whose error is not known beforehand
             return {"epsilon": whole}
-        return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share", "var", "std") else {})
+        return {"within": whole} | ({"rows": self.rows} if statistic.ask in ("mean", "share", "var", "std") else {})
 
     def guarantee(self) -> dict[str, float]:
         return {"epsilon": self.epsilon, "delta": self.delta}
@@ -326,16 +326,16 @@ class Plan:
     def public_keys(self) -> dict[str, object]:
         return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
 
-    def steps(self, question: Question) -> list[float]:
+    def steps(self, statistic: Statistic) -> list[float]:
         largest: float = 1
-        if question.ask == "first_above":
+        if statistic.ask == "first_above":
             return [*PARTS]
-        if question.ask not in (*_OF_ENDS, "share"):
-            has_weights = question.column is not None and question.ask in MORE["weights"].asks
-            most = self._weights(question.column or "").get("max_weight") if has_weights else None
+        if statistic.ask not in (*_OF_ENDS, "share"):
+            has_weights = statistic.column is not None and statistic.ask in MORE["weights"].asks
+            most = self._weights(statistic.column or "").get("max_weight") if has_weights else None
             return [count * most if isinstance(most, (int, float)) and 0 < most <= _FAR else count for count in _COUNTS]
-        if question.column is not None and question.ask != "share":
-            found = ends(self.values.get(question.column, ""), self.schema[question.column])
+        if statistic.column is not None and statistic.ask != "share":
+            found = ends(self.values.get(statistic.column, ""), self.schema[statistic.column])
             low, high = (0, 1) if found is None else found[:2]
             if isinstance(low, (int, float)) and isinstance(high, (int, float)) and -_FAR <= low < high <= _FAR:
                 largest = {
@@ -343,15 +343,15 @@ class Plan:
                     "sum": max(abs(low), abs(high)) * self.rows,
                     "var": (high - low) ** 2 / 4 if high - low <= _FAR**0.5 else 1,
                     "std": (high - low) / 2,
-                }[question.ask]
+                }[statistic.ask]
         return [int(step) if step == int(step) else step for step in (float(f"{s * largest:.3g}") for s in _SHARES)]
 
-    def usual(self, question: Question) -> float:
+    def usual(self, statistic: Statistic) -> float:
         """Return how far off an answer may be, where nobody has said so yet: a tenth of a group that matters."""
-        steps = self.steps(question)
-        if question.ask == "first_above":
+        steps = self.steps(statistic)
+        if statistic.ask == "first_above":
             return 1
-        usual = _USUAL.get(question.ask)
+        usual = _USUAL.get(statistic.ask)
         goal = self.rows / 10 if usual is None else steps[_SHARES.index(usual)]
         return min(steps, key=lambda step: abs(step - goal))
 
@@ -377,13 +377,15 @@ def short(number: float) -> str:
     return f"{number:g}".replace("e-0", "e-")
 
 
-def field_of(question: Question) -> str:
-    return f"question {question.ask} {question.column}"
+def field_of(statistic: Statistic) -> str:
+    return f"statistic {statistic.ask} {statistic.column}"
 
 
-def values_field_of(question: Question) -> str:
+def values_field_of(statistic: Statistic) -> str:
     """Return the name of the field of the public values that a statistic is about; its own where there are none."""
-    return field_of(question) if (question.column is None or question.ask == "share") else f"value {question.column}"
+    return (
+        field_of(statistic) if (statistic.column is None or statistic.ask == "share") else f"value {statistic.column}"
+    )
 
 
 def draft(plan: Plan) -> Draft:
@@ -412,7 +414,7 @@ def _query(plan: Plan, messages: dict[str, str]) -> Publication | None:
         frame = _tried(messages, "unit", lambda: _frame(plan))
         if frame is None:
             return None
-        tried = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
+        tried = {name: _fitting(plan, statistic, messages) for name, statistic in plan.named().items()}
         asked = {name: expression for name, expression in tried.items() if expression is not None}
         groups = _groups(plan, frame, messages)
         if groups is None:
@@ -446,26 +448,26 @@ def _frame(plan: Plan) -> PrivateFrame:
 
 
 def _fitting(
-    plan: Plan, question: Question, messages: dict[str, str], agg: Callable[[PrivateExpr], object] | None = None
+    plan: Plan, statistic: Statistic, messages: dict[str, str], agg: Callable[[PrivateExpr], object] | None = None
 ) -> PrivateExpr | None:
     """Return the output of a statistic, and try it; where it can't be used at all, its public values don't fit."""
 
     def asked(amount: Mapping[str, object]) -> PrivateExpr:
-        plain, named = plan.arguments(question)
-        expression: PrivateExpr = getattr(dpp, question.ask)(
+        plain, named = plan.arguments(statistic)
+        expression: PrivateExpr = getattr(dpp, statistic.ask)(
             *map(public, plain), **{name: public(value) for name, value in named.items()}, **amount
         )
         if agg is not None:
             agg(expression)
         return expression
 
-    where = values_field_of(question)
+    where = values_field_of(statistic)
     if _tried(messages, where, lambda: asked({})) is None:
         kind = _SAID_OF.get(messages[where].partition(" ")[0].partition("[")[0])
         if kind is not None:
-            messages[f"{kind} {question.column}"] = messages.pop(where)
+            messages[f"{kind} {statistic.column}"] = messages.pop(where)
         return None
-    return _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
+    return _tried(messages, field_of(statistic), lambda: asked(plan.amount(statistic)))
 
 
 def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Tables | None:
@@ -495,8 +497,8 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
         return tables
 
     if not asked:
-        if not plan.questions:
-            messages["questions"] = "Pick at least one statistic."
+        if not plan.statistics:
+            messages["statistics"] = "Pick at least one statistic."
         return None
     try:
         return together(asked)
@@ -507,19 +509,19 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
-    return _tried(messages, "questions", lambda: together(good))
+    return _tried(messages, "statistics", lambda: together(good))
 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:
     stem = "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
     guarantee = {name: Written(None, short(part)) for name, part in plan.guarantee().items()}
     budget = call("dpp.Budget", **guarantee, path=f"{stem}-budget.db")
-    questions, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
+    statistics, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
     outputs = {}
     for name in names:
-        plain, named = plan.arguments(questions[name])
-        named |= plan.amount(questions[name])
-        outputs[name] = Written(None, call(f"dpp.{questions[name].ask}", *plain, **named))
+        plain, named = plan.arguments(statistics[name])
+        named |= plan.amount(statistics[name])
+        outputs[name] = Written(None, call(f"dpp.{statistics[name].ask}", *plain, **named))
     begin = "rows.dp.protect" if has_data else "dpp.protect"
     protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     shared = [] if plan.by_error else [call(".scaled_to", **guarantee)]
@@ -560,7 +562,7 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
 
 
 def _rows_code(plan: Plan) -> list[str]:
-    asked = {*plan.keys, *(question.column for question in plan.questions)}
+    asked = {*plan.keys, *(statistic.column for statistic in plan.statistics)}
     derived = {name: Written(None, _month_code(plan, column)) for name, column in plan.months.items() if name in asked}
     if plan.engine == "polars":
         add = "rows.with_columns"

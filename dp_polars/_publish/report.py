@@ -27,14 +27,14 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
 from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._publish.tables import TOTAL, Cell, Column, columns_of, crossed_with_margins, tables_of, text_of
-from dp_polars._questions.answer_lists import QuantileList
-from dp_polars._questions.categories import QuantileWithInterval
-from dp_polars._questions.measures import BETA
-from dp_polars._questions.question import Asked
-from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, Facts, Known, KnownButNotes, guaranteed
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import Ask, Request, said_once, with_ends
+from dp_polars._statistics.answer_lists import QuantileList
+from dp_polars._statistics.categories import QuantileWithInterval
+from dp_polars._statistics.measures import BETA
+from dp_polars._statistics.statement import Statement
+from dp_polars._statistics.statement_facts import AT_DELTA, Facts, Known, KnownButNotes, guaranteed
+from dp_polars._statistics.statistic import Asked
 
 if TYPE_CHECKING:
     from dp_polars.plot._figures import Look

@@ -33,7 +33,7 @@ DEMO = pl.Schema(
 # What is picked of it at first.
 DEMO_PICKS = {
     "groups": ["ward"],
-    "questions": ["how many people", "diagnosis: most common value", "age: median", "days: mean"],
+    "statistics": ["how many people", "diagnosis: most common value", "age: median", "days: mean"],
     "value diagnosis": "flu\nasthma\nfracture\nother",
     "value age": "0..120",
     "value days": "0..60 by 0.5",
@@ -117,7 +117,7 @@ def likely_unit(schema: pl.Schema) -> str | None:
 TOP = 3  # how many values a top has
 
 
-class Question(NamedTuple):
+class Statistic(NamedTuple):
     """What is computed of a column, or of the rows themselves (None)."""
 
     ask: str
@@ -163,10 +163,12 @@ _KINDS = {
 }
 
 
-def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
+def statistics_of(
+    schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()
+) -> dict[str, Statistic]:
     """Return all that can be computed of columns of these types but `keys`, by how users read it."""
     asked = {
-        kind.title: Question(ask)
+        kind.title: Statistic(ask)
         for ask, kind in _KINDS.items()
         if kind.fits is None and not (unit is None and ask == "n_people")
     }
@@ -174,7 +176,7 @@ def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Colle
         if name == unit or name in keys:
             continue
         fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
-        asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}
+        asked |= {f"{name}: {kind.title}": Statistic(ask, name) for ask, kind in fitting}
     return asked
 
 
@@ -194,8 +196,8 @@ MORE = {
 }
 
 
-def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
-    asked = [question for question in questions if question.column is not None]
+def more_of(statistics: Iterable[Statistic]) -> list[tuple[str, str]]:
+    asked = [statistic for statistic in statistics if statistic.column is not None]
     found = ((kind, q.column) for q in asked for kind, more in MORE.items() if q.ask in more.asks)
     return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
 

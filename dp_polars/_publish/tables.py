@@ -15,11 +15,11 @@ import polars as pl
 
 from dp_polars._base.labels import Labels
 from dp_polars._base.numbers import show
-from dp_polars._questions.answer_lists import QuantileList, TopK
-from dp_polars._questions.measures import Multiple
-from dp_polars._questions.question import Asked
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import Ask, with_ends
+from dp_polars._statistics.answer_lists import QuantileList, TopK
+from dp_polars._statistics.measures import Multiple
+from dp_polars._statistics.statistic import Asked
 
 _MOST_COLUMNS = 24  # values of a second key that stand side by side
 _USUAL_COLUMNS = 12

@@ -25,9 +25,9 @@ from dp_polars._release.pipeline import CheckedPipeline
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
-    from dp_polars._questions.question import Asked
     from dp_polars._release.contract import Drawn
     from dp_polars._release.request import AnyRequest
+    from dp_polars._statistics.statistic import Asked
 
 
 def stored_query_of(
@@ -169,7 +169,7 @@ def known_query(
     preprocessing = engine.preprocessing()
     if preprocessing is None:
         return None
-    question = stored_query_of(request, engine, work, preprocessing, dataset)
+    stored_query = stored_query_of(request, engine, work, preprocessing, dataset)
     about = json.dumps([dataset, preprocessing, pl.__version__])  # whose hashes are other ones in other versions
     known = budget._rows_of(about)
     key = secrets.token_bytes(32) if known is None else known.key
@@ -177,23 +177,23 @@ def known_query(
         known = known or budget._note_rows(about, RowsOf(key, digest))
         if not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or ""):
             msg = (
-                f"the data set {question.dataset!r} must have the same rows as when an answer about it was first asked "
-                "for, got others.\n\nHint: give protect another dataset for other rows."
+                f"the data set {stored_query.dataset!r} must have the same rows as when an answer about it was first "
+                "asked for, got others.\n\nHint: give protect another dataset for other rows."
             )
             raise ValueError(msg)
-    return None if digest is None else question
+    return None if digest is None else stored_query
 
 
-def cached_answer(question: StoredQuery, budget: Budget) -> bytes | None:
-    found = budget._cached_answer(question)
+def cached_answer(stored_query: StoredQuery, budget: Budget) -> bytes | None:
+    found = budget._cached_answer(stored_query)
     if found is None:
         return None
     answer, packed = found
     drawn = datetime.fromtimestamp(answer.microseconds // 10**6, UTC).date()
-    if answer.question.source != question.source:
+    if answer.query.source != stored_query.source:
         msg = (
-            f"the answer about {question.dataset!r} is returned once more, from {drawn}, and nothing is charged; but "
-            "it was drawn from another source, or from files that have changed since.\n\n"
+            f"the answer about {stored_query.dataset!r} is returned once more, from {drawn}, and nothing is charged; "
+            "but it was drawn from another source, or from files that have changed since.\n\n"
             "Hint: release(ignore_cache=True) draws from these rows, and is charged. Give protect another dataset if "
             "they are other data."
         )
@@ -201,7 +201,7 @@ def cached_answer(question: StoredQuery, budget: Budget) -> bytes | None:
     logger.info(
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(ignore_cache=True) "
         "draws anew.",
-        *(drawn, question.dataset, budget._path),
+        *(drawn, stored_query.dataset, budget._path),
     )
     return packed
 
@@ -211,7 +211,7 @@ def cache_answers(answers: Sequence[tuple[StoredQuery, Drawn[Released]]], budget
     if not answers:
         return
     try:
-        budget._cache_answers([(question, drawn.packed()) for question, drawn in answers])
+        budget._cache_answers([(stored_query, drawn.packed()) for stored_query, drawn in answers])
     except Exception:
-        names = " and ".join({repr(question.dataset): None for question, _ in answers})
+        names = " and ".join({repr(stored_query.dataset): None for stored_query, _ in answers})
         logger.warning("The answer about %s could not be cached: released again, it is charged again.", names)

@@ -20,8 +20,8 @@ from dp_polars._base.numbers import Ints
 from dp_polars._bins.binning import Binning, Clamping, OneCode
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import PersonWeight
-from dp_polars._questions.measures import BETA
-from dp_polars._questions.question import Columns, CountRule, HistogramQuery, KeysThatAreThere
+from dp_polars._statistics.measures import BETA
+from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
     from dp_polars._release.protection import Limits
@@ -351,7 +351,7 @@ class KeyWork:
     types: pl.Schema
     # For how many keys a person counts, at most. 1 where every row is a person.
     most: int
-    question: KeysThatAreThere  # what draws, once, from the numbers of people
+    statistic: KeysThatAreThere  # what draws, once, from the numbers of people
     rows: Callable[[pl.LazyFrame], pl.LazyFrame]  # the steps, as of `Work`
 
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
@@ -360,7 +360,7 @@ class KeyWork:
         `keys`: columns as in `types`: each key that somebody has, once, without null; in any order.
         `people`: shape (n,): how many people have each of them.
         """
-        return self.question.released(keys, people)
+        return self.statistic.released(keys, people)
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
         return drawn

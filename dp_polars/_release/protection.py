@@ -11,7 +11,7 @@ from dp_polars._accounting.terms import Contributions, NeighboringRelation, chec
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._base.numbers import plural, positive_int
 from dp_polars._mechanisms.person_weights import PersonWeight
-from dp_polars._questions.question import HistogramQuery
+from dp_polars._statistics.statistic import HistogramQuery
 
 
 def _power(query: HistogramQuery) -> Literal[1, 2]:

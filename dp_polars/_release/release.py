@@ -20,9 +20,9 @@ from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Rele
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
-    from dp_polars._questions.question import Asked
     from dp_polars._release.contract import Drawn, Presentation
     from dp_polars._release.request import AnyRequest, Ask
+    from dp_polars._statistics.statistic import Asked
 
 
 _FAILED = (
@@ -66,7 +66,7 @@ class _Ready(Generic[Released]):
 
     part: Part[Released]
     run: Callable[[], Drawn[Released]] | None
-    question: StoredQuery | None
+    stored_query: StoredQuery | None
     answer: Drawn[Released] | None
 
 
@@ -133,7 +133,7 @@ def release_all(
 def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -> _Ready[Released]:
     """Return a part that may be charged, or what is kept of it; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
-    work, run, question = None, None, None
+    work, run, stored_query = None, None, None
     error: Exception | None = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         try:
@@ -145,22 +145,22 @@ def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -
         raise error
     if run is not None and work is not None:
         if budget is not None and request.pipeline.dataset is not None:
-            question = known_query(request, engine, work, budget, request.pipeline.dataset)
-        if budget is not None and question is not None:
-            packed = None if ignore_cache else cached_answer(question, budget)
+            stored_query = known_query(request, engine, work, budget, request.pipeline.dataset)
+        if budget is not None and stored_query is not None:
+            packed = None if ignore_cache else cached_answer(stored_query, budget)
             if packed is not None:
-                return _Ready(part, None, question, engine.unpacked(packed, work, presentation))
+                return _Ready(part, None, stored_query, engine.unpacked(packed, work, presentation))
         if isinstance(work, Work):
             _check_public_values(work, engine)
     part.before_charge(work)
-    return _Ready(part, run, question, None)
+    return _Ready(part, run, stored_query, None)
 
 
 def _cached_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
     drawn = [one.answer if one.run is None else one.run() for one in ready]
     answers = [(one, answer) for one, answer in zip(ready, drawn, strict=True) if answer is not None]
     if budget is not None:
-        cache_answers([(one.question, answer) for one, answer in answers if one.run and one.question], budget)
+        cache_answers([(one.stored_query, answer) for one, answer in answers if one.run and one.stored_query], budget)
     return [answer.presented() for _, answer in answers]
 
 

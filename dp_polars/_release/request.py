@@ -23,8 +23,6 @@ from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_co
 from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import as_fraction, cost_up, flag, given, loss_up, plural, positive_int, show
-from dp_polars._questions.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
-from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
     Engine,
     HistogramSpec,
@@ -39,6 +37,8 @@ from dp_polars._release.contract import (
 from dp_polars._release.pipeline import CheckedPipeline, Pipeline
 from dp_polars._release.protection import Protection, limits_in_words
 from dp_polars._release.public_keys import in_types_of
+from dp_polars._statistics.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
+from dp_polars._statistics.statistic import Asked, Columns, HistogramQuery
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:

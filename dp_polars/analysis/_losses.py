@@ -22,11 +22,11 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram, Runs, Slots
 from dp_polars._mechanisms.noise import check_scale
-from dp_polars._questions.averages import Mean
-from dp_polars._questions.categories import Choice, Quantile
-from dp_polars._questions.extremes import FirstAbove
-from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
-from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
+from dp_polars._statistics.averages import Mean
+from dp_polars._statistics.categories import Choice, Quantile
+from dp_polars._statistics.extremes import FirstAbove
+from dp_polars._statistics.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
+from dp_polars._statistics.statistic import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
 from dp_polars.analysis._simulation import no_law, public_table, request_of
@@ -226,10 +226,10 @@ def _widened(within: Fraction) -> float:
     return float(within) * (1 + 1e-9)
 
 
-def _of_noise(question: Multiple | ValueCounts, types: Columns, most: int) -> float:
-    (noise,) = question.noise(*types)
-    below, upto = NoiseLaw(noise, *question.bits_of_parts(*types)).up_to(np.array([-most - 1.0, most]))
-    return float(upto - below) ** question.answer_width(*types)
+def _of_noise(statistic: Multiple | ValueCounts, types: Columns, most: int) -> float:
+    (noise,) = statistic.noise(*types)
+    below, upto = NoiseLaw(noise, *statistic.bits_of_parts(*types)).up_to(np.array([-most - 1.0, most]))
+    return float(upto - below) ** statistic.answer_width(*types)
 
 
 def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Fraction) -> Chances:
@@ -264,14 +264,14 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Float
     return np.asarray(np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities)
 
 
-def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
+def _of_mean(statistic: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
-    of_sum, of_count = question.noise(*types)
-    bits, bits_of_count = question.bits_of_parts(*types)
+    of_sum, of_count = statistic.noise(*types)
+    bits, bits_of_count = statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), _simulated.cells_of_noise(of_count, bits_of_count)
-    low, high = question.ends
+    low, high = statistic.ends
     of_units = [np.ldexp(total, -bit) for total, bit in zip(totals, (bits, bits_of_count), strict=True)]
-    true, half_step = question.of_totals(of_units, *types), math.ldexp(float(question.units(*types).step) / 2, -bits)
+    true, half_step = statistic.of_totals(of_units, *types), math.ldexp(float(statistic.units(*types).step) / 2, -bits)
     chances = np.empty(len(true))
     for first, last in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
         distance, number, mean = (values[first:last, None] for values in (totals[0], of_units[1], true))
@@ -286,14 +286,14 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
     return chances
 
 
-def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> Floats:
+def _of_draws(statistic: Total, types: Columns, totals: list[Ints], within: float) -> Floats:
     drawn = [
         noisy(np.tile(total, _simulated.DRAWS), claim)
-        for total, claim in zip(totals, question.noise(*types), strict=True)
+        for total, claim in zip(totals, statistic.noise(*types), strict=True)
     ]
-    bits = question.bits_of_parts(*types)
+    bits = statistic.bits_of_parts(*types)
     true, answers = (
-        question.named([np.ldexp(one, -bit) for one, bit in zip(numbers, bits, strict=True)], *types).to_numpy()
+        statistic.named([np.ldexp(one, -bit) for one, bit in zip(numbers, bits, strict=True)], *types).to_numpy()
         for numbers in (totals, drawn)
     )
     return np.asarray((abs(answers.reshape(_simulated.DRAWS, len(true)) - true) <= within).mean(axis=0))

@@ -25,11 +25,11 @@ from dp_polars._mechanisms.histograms import Histogram, Runs
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._mechanisms.person_weights import rounded
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._questions.averages import Average, Mean
-from dp_polars._questions.categories import Choice, Quantile
-from dp_polars._questions.extremes import FirstAbove, own_sensitivities
-from dp_polars._questions.measures import Multiple, Total, ValueCounts
-from dp_polars._questions.question import Columns, ListQuery, Mistakes
+from dp_polars._statistics.averages import Average, Mean
+from dp_polars._statistics.categories import Choice, Quantile
+from dp_polars._statistics.extremes import FirstAbove, own_sensitivities
+from dp_polars._statistics.measures import Multiple, Total, ValueCounts
+from dp_polars._statistics.statistic import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
 # Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
@@ -106,32 +106,32 @@ def _mean(law: Floats, errors: Floats, starts: Ints) -> Floats:
     return np.add.reduceat(np.multiply(law, errors, out=np.zeros_like(law), where=law > 0), starts)
 
 
-def of_histograms(question: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
+def of_histograms(statistic: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
     """Return the blocks of a mode or a quantile. The histogram after the bounds is part of that of all rows."""
-    everything, bounded = (question.scored(histogram, *types) for histogram in scored)
+    everything, bounded = (statistic.scored(histogram, *types) for histogram in scored)
     groups = len(everything.sizes)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
     seen[positions_of(everything, bounded)] = bounded.weights
-    draw = question.draw(*types)
+    draw = statistic.draw(*types)
     all_runs, bounded_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, bounded_runs))
-    errors = true_slots.gaps.astype(np.float64) * float(question.step(*types) / draw.score.unit)
+    errors = true_slots.gaps.astype(np.float64) * float(statistic.step(*types) / draw.score.unit)
     # In a group without rows after the bounds, all candidates are equally good.
     gaps = np.where(np.repeat(bounded_runs.totals == 0, slots.sizes), 0, slots.gaps)
     owner = owners(slots.sizes)
     order, distances = np.arange(len(errors)), None
-    if isinstance(question, Quantile):
+    if isinstance(statistic, Quantile):
         right = np.flatnonzero(errors == 0)
         true_codes = slots.first[right[np.searchsorted(owner[right], np.arange(groups))]]
-        distances = _distances(question.candidates, slots.first, slots.multiplicities, true_codes[owner])
+        distances = _distances(statistic.candidates, slots.first, slots.multiplicities, true_codes[owner])
     else:  # from the worst to the best
         order = np.lexsort((slots.first, -errors, owner))
     first = slots.first[order]
 
     def answer(block: Ints, position: Ints) -> pl.Series:
         start = first[block]
-        return question.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
+        return statistic.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
     gaps, errors, sizes = gaps[order].astype(np.float64), errors[order], slots.sizes
     return AnswerBlocks(gaps, errors, distances, slots.multiplicities[order], sizes, answer, all_runs.totals > 0)
@@ -222,7 +222,7 @@ _THRESHOLD_CELLS = 1 << 18  # runs times nodes that are held at once
 NEAR = "probability_near"  # what says how probable near answers are: no column of `simulate`
 
 
-def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
+def law_of_first_above(statistic: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
     """Return what gives the law of the answers at a claim.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
@@ -230,7 +230,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
     any other one whose error is at most `within`, where that is above 0.
     """
     everything, bounded = histograms
-    search = question.search(*types)
+    search = statistic.search(*types)
     counts = np.zeros((len(everything.codes) + 1, 2), np.int64)  # of all rows, and of those that count; the last: none
     counts[:-1, 0] = everything.weights
     counts[positions_of(everything, bounded), 1] = bounded.weights
@@ -250,7 +250,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
             for part in parts
         ]
         columns = list(zip(*groups, strict=True)) or [()] * 6
-        true, low, high = (question.named(np.array(columns[i], np.int64), *types) for i in (0, 3, 4))
+        true, low, high = (statistic.named(np.array(columns[i], np.int64), *types) for i in (0, 3, 4))
         numbers = {"probability_true": columns[1], "expected_error": columns[2], NEAR: columns[5]}
         return pl.DataFrame(
             {
@@ -349,12 +349,12 @@ _BEYOND = DRAWS // 20  # the most draws that exceed either end of a range
 _DRAWN_CELLS = 1 << 20  # rows of copied histograms, and answers, that are held at once
 
 
-def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
+def law_of_lists(statistic: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
     """Return what estimates how good lists of the rows that count are at a claim, from `DRAWS` draws."""
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked = question.with_claim(claim)
-        most = max(1, _DRAWN_CELLS // (DRAWS * question.width))
+        asked = statistic.with_claim(claim)
+        most = max(1, _DRAWN_CELLS // (DRAWS * statistic.width))
         sizes = np.maximum(everything.sizes, bounded.sizes)
         parts = [
             _of_part(asked, types, everything.part(first, last), bounded.part(first, last))
@@ -365,50 +365,50 @@ def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bou
     return law
 
 
-def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
-    codes, mistakes = _draws(question, types, everything, bounded)
+def _of_part(statistic: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
+    codes, mistakes = _draws(statistic, types, everything, bounded)
     right, wrong, _, ranks = mistakes
-    if question.is_ordered:  # each answer of a list lies on a line of its own
+    if statistic.is_ordered:  # each answer of a list lies on a line of its own
         ends = np.sort(codes, axis=0)[[_BEYOND, DRAWS - 1 - _BEYOND]]
     else:  # from the worst list to the best
         order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
         ends = np.take_along_axis(codes, order[:, :, None], axis=0)
     columns = {
-        "true_answer": question.named(question.true_codes(everything, *types), *types),
+        "true_answer": statistic.named(statistic.true_codes(everything, *types), *types),
         "probability_true": right.mean(axis=0),
         "expected_error": wrong.mean(axis=0),
         "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
-        "answer_5": question.named(ends[0], *types),
-        "answer_95": question.named(ends[1], *types),
+        "answer_5": statistic.named(ends[0], *types),
+        "answer_95": statistic.named(ends[1], *types),
     }
     return _law_of_groups(columns, everything.totals > 0)
 
 
-def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> Floats:
+def share_within(statistic: ListQuery, types: Columns, histogram: Histogram, within: float) -> Floats:
     """Return in which share of `DRAWS` draws all answers of a group are this near to the true ones, shape (g,)."""
-    most = max(1, _DRAWN_CELLS // (DRAWS * question.width))
+    most = max(1, _DRAWN_CELLS // (DRAWS * statistic.width))
     parts = [histogram.part(*ends) for ends in slices(histogram.sizes, _DRAWN_CELLS // DRAWS, most)]
-    mistakes = [_draws(question, types, part, part)[1] for part in parts]
+    mistakes = [_draws(statistic, types, part, part)[1] for part in parts]
     return np.concatenate([np.empty(0), *((part.worst <= within).mean(axis=0) for part in mistakes)])
 
 
-def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> tuple[Ints, Mistakes]:
+def _draws(statistic: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> tuple[Ints, Mistakes]:
     """Return `DRAWS` lists of each group, shape (draws, g, width), and how wrong they are, shape (draws, g)."""
     groups, drawn, mistakes = len(bounded.sizes), [], []
     copies = min(
-        DRAWS, max(1, _DRAWN_CELLS // max(1, len(bounded.codes), len(everything.codes), groups * question.width))
+        DRAWS, max(1, _DRAWN_CELLS // max(1, len(bounded.codes), len(everything.codes), groups * statistic.width))
     )
     for start in range(0, DRAWS, copies):
         number = min(copies, DRAWS - start)
-        drawn.append(question.draw_codes(bounded.repeated(number), *types))
-        mistakes.append(question.mistakes(drawn[-1], everything.repeated(number), *types))
+        drawn.append(statistic.draw_codes(bounded.repeated(number), *types))
+        mistakes.append(statistic.mistakes(drawn[-1], everything.repeated(number), *types))
     right, wrong, worst = (
         np.concatenate([getattr(batch, name) for batch in mistakes]).reshape(DRAWS, groups)
         for name in ("right", "wrong", "worst")
     )
     ranks = [batch.ranks for batch in mistakes if batch.ranks is not None]
     of_ranks = np.concatenate(ranks).reshape(DRAWS, groups) if ranks else None
-    return np.concatenate(drawn).reshape(DRAWS, groups, question.width), Mistakes(right, wrong, worst, of_ranks)
+    return np.concatenate(drawn).reshape(DRAWS, groups, statistic.width), Mistakes(right, wrong, worst, of_ranks)
 
 
 _END = 0.05  # both ends of a confidence interval are exceeded with this probability
@@ -416,20 +416,20 @@ _CELLS = 2049  # noisy counts that a mean's law is added up over
 _ALL_CELLS = 97**3  # the same for all draws of another average together: 97 for each of a variance's three
 
 
-def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: Sequence[Any]) -> Law:
+def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: Sequence[Any]) -> Law:
     """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
     `truly`, `bounded`: for each histogram, the sum of weights of each group in whole units, shape (g,): of all rows,
         and of what counts. Those of an average may be floats.
     """
-    if isinstance(question, Multiple):
-        return law_of_numbers(question, types, truly[0], bounded[0])
-    if not isinstance(question, Average):
-        msg = f"simulate: the law of a {type(question).__name__} is not known."
+    if isinstance(statistic, Multiple):
+        return law_of_numbers(statistic, types, truly[0], bounded[0])
+    if not isinstance(statistic, Average):
+        msg = f"simulate: the law of a {type(statistic).__name__} is not known."
         raise TypeError(msg)
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked = question.with_claim(claim)
+        asked = statistic.with_claim(claim)
         claims, true = asked.noise(*types), asked.of_totals(truly, *types)
         for noise in claims:
             check_scale(noise)
@@ -444,17 +444,17 @@ def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: Se
     return law
 
 
-def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
+def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
     """Return what gives the law of numbers with one noise at a claim: of all rows `truly`, of those that count."""
-    size, (bits,) = question.answer_width(*types), question.bits_of_parts(*types)
-    step = 1.0 if isinstance(question, ValueCounts) else float(question.answer_step(*types))
+    size, (bits,) = statistic.answer_width(*types), statistic.bits_of_parts(*types)
+    step = 1.0 if isinstance(statistic, ValueCounts) else float(statistic.answer_step(*types))
 
     def named(numbers: Ints) -> pl.Series:
-        of = numbers if isinstance(question, ValueCounts) else [numbers]
-        return question.named(of, *types)  # type: ignore[arg-type]
+        of = numbers if isinstance(statistic, ValueCounts) else [numbers]
+        return statistic.named(of, *types)  # type: ignore[arg-type]
 
     def law(claim: Claim) -> pl.DataFrame:
-        (noise,) = question.with_claim(claim).noise(*types)
+        (noise,) = statistic.with_claim(claim).noise(*types)
         check_scale(noise)
         noisy, bound, bias = NoiseLaw(noise, bits), noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
@@ -470,13 +470,13 @@ def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints
     return law
 
 
-def _of_mean(question: Mean, types: Columns) -> _OfGroup:
+def _of_mean(statistic: Mean, types: Columns) -> _OfGroup:
     """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
-    of_sum, of_count = question.noise(*types)
-    bits, bits_of_count = question.bits_of_parts(*types)
+    of_sum, of_count = statistic.noise(*types)
+    bits, bits_of_count = statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count, bits_of_count)
-    low, high = question.ends
-    middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
+    low, high = statistic.ends
+    middle, unit = (low + high) / 2, float(statistic.units(*types).step) / 2
 
     def of_group(totals: Sequence[float], true: float) -> tuple[Floats, float]:
         distance, count = totals
@@ -497,9 +497,9 @@ def _of_mean(question: Mean, types: Columns) -> _OfGroup:
     return of_group
 
 
-def _of_average(question: Average, types: Columns) -> _OfGroup:
+def _of_average(statistic: Average, types: Columns) -> _OfGroup:
     """Return the law of any average: from all combinations of what the noise of its draws is."""
-    claims, bits = question.noise(*types), question.bits_of_parts(*types)
+    claims, bits = statistic.noise(*types), statistic.bits_of_parts(*types)
     cells = round(_ALL_CELLS ** (1 / len(claims)))
     means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
     units = [np.ldexp(of_draw, -bit) for of_draw, bit in zip(means, bits, strict=True)]
@@ -507,7 +507,7 @@ def _of_average(question: Average, types: Columns) -> _OfGroup:
     law = reduce(np.multiply.outer, shares).ravel()
 
     def of_group(totals: Sequence[float], true: float) -> tuple[Floats, float]:
-        answers = question.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
+        answers = statistic.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
         order = np.argsort(answers)
         upto = np.cumsum(law[order])
         return answers[order[np.searchsorted(upto, [_END, 1 - _END])]], float(law @ abs(answers - true))

@@ -23,16 +23,16 @@ from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import UNIT_BITS, rounded
-from dp_polars._questions.averages import Average
-from dp_polars._questions.categories import Choice, Quantile
-from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
-from dp_polars._questions.measures import Total, ValueCounts, totals_of
-from dp_polars._questions.question import Columns, CountRule, HistogramQuery, ListQuery, Query
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
 from dp_polars._sources.marks import all_places
 from dp_polars._sources.views import sources_read
+from dp_polars._statistics.averages import Average
+from dp_polars._statistics.categories import Choice, Quantile
+from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
+from dp_polars._statistics.measures import Total, ValueCounts, totals_of
+from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, ListQuery, Query
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._simulated import Histograms, Law
 

@@ -19,11 +19,11 @@ from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, p
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._engines.polars.rows import is_a_person
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._questions.averages import Average
-from dp_polars._questions.categories import Mode
-from dp_polars._questions.measures import BETA, Sum, error_95
-from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.request import Ask
+from dp_polars._statistics.averages import Average
+from dp_polars._statistics.categories import Mode
+from dp_polars._statistics.measures import BETA, Sum, error_95
+from dp_polars._statistics.statistic import Columns, HistogramQuery
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of, several
 
@@ -265,23 +265,25 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
         yield ask, types, request.counts(ask.query)
 
 
-def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:
-    return question.error_among(size, BETA, *types) if question.error_needs_rows else error_95(question, None, *types)
+def _error(statistic: HistogramQuery, size: int, types: Columns) -> float | None:
+    return (
+        statistic.error_among(size, BETA, *types) if statistic.error_needs_rows else error_95(statistic, None, *types)
+    )
 
 
-def _largest_answer(question: HistogramQuery, size: int) -> float:
-    if isinstance(question, Average):
-        low, high = question.ends
+def _largest_answer(statistic: HistogramQuery, size: int) -> float:
+    if isinstance(statistic, Average):
+        low, high = statistic.ends
         return high - low
-    return float(size * (question.largest if isinstance(question, Sum) else question.weights.most))
+    return float(size * (statistic.largest if isinstance(statistic, Sum) else statistic.weights.most))
 
 
-def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int | None:
+def _smallest(statistic: HistogramQuery, types: Columns, goal: Fraction) -> int | None:
     """Return the smallest group whose relative error is at most a goal; None: there is none, or it isn't known."""
 
     def is_enough(size: int) -> bool:
-        error = _error(question, size, types)
-        return error is not None and error / _largest_answer(question, size) <= float(goal)
+        error = _error(statistic, size, types)
+        return error is not None and error / _largest_answer(statistic, size) <= float(goal)
 
     low, high = 0, 1
     while not is_enough(high):

@@ -16,13 +16,13 @@ from dp_polars._frames.cube import COUNT, SHARE, Cube
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest
 from dp_polars._frames.statements import unit_facts
-from dp_polars._questions.answer_lists import QuantileList
-from dp_polars._questions.categories import QuantileWithInterval
-from dp_polars._questions.measures import Total
-from dp_polars._questions.statement_facts import AT_DELTA, facts_of_claims, guaranteed, loss_facts
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.protection import limits_in_words
 from dp_polars._release.request import Ask, said_once, with_ends
+from dp_polars._statistics.answer_lists import QuantileList
+from dp_polars._statistics.categories import QuantileWithInterval
+from dp_polars._statistics.measures import Total
+from dp_polars._statistics.statement_facts import AT_DELTA, facts_of_claims, guaranteed, loss_facts
 from dp_polars.plot import _charts
 from dp_polars.plot._figures import (
     Groups,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import altair as alt
 
-    from dp_polars._questions.question import Asked
+    from dp_polars._statistics.statistic import Asked
 else:
     alt = require("altair", extra="plot")
 

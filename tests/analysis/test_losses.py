@@ -15,7 +15,7 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._questions.measures import Total
+from dp_polars._statistics.measures import Total
 from dp_polars.analysis import _losses
 from tests.helpers import reference
 from tests.helpers.first_above_laws import log_law
@@ -404,7 +404,7 @@ def test_no_rows_are_kept_and_nothing_is_charged():
 
 @pytest.mark.parametrize("name", [*COUNTED, *NUMBERS])
 @pytest.mark.parametrize("kind", ["Boolean", "Int64", "Float64", "wide Decimal", "Enum", "Datetime in UTC", "Duration"])
-def test_every_question_as_simulate_says(kind, name):
+def test_every_statistic_as_simulate_says(kind, name):
     column, known = COLUMNS[kind], {**ASKS, **NUMBERS}[name]
     values = pl.Series("x", (column.values * 40)[:40] + column.values[:1] * 12 + [None], dtype=column.dtype)
     rows = pl.DataFrame(
@@ -459,9 +459,9 @@ def test_numbers_without_a_law_are_drawn():
     work = query._request.bind(engine)
     histograms, (output,) = engine.prepare_histograms(work)(), work.outputs
     found = {}
-    for question in (output.query, WithoutALaw(output.query)):
-        chances, digits = _losses._chances(question, output.types, histograms, Fraction(1))
-        assert _losses._has_truth(question, output.types, histograms[-1]).tolist() == [True]
+    for statistic in (output.query, WithoutALaw(output.query)):
+        chances, digits = _losses._chances(statistic, output.types, histograms, Fraction(1))
+        assert _losses._has_truth(statistic, output.types, histograms[-1]).tolist() == [True]
         found[digits] = _losses._smallest_loss(output.query.claim, chances, np.array([0]), Fraction(1), 0.95, digits)
         assert chances(replace(output.query.claim, loss=Loss(Fraction(1, 10**6), "epsilon"))).item() < 0.3
     assert found.keys() == {2, 4}

@@ -15,8 +15,8 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._frames.protect import protect
-from dp_polars._questions.averages import Average
-from dp_polars._questions.measures import Count, Multiple, Total
+from dp_polars._statistics.averages import Average
+from dp_polars._statistics.measures import Count, Multiple, Total
 from dp_polars.analysis._laws import NoiseLaw
 from dp_polars.analysis._simulated import law_of_total
 from tests.helpers.refusals import refused

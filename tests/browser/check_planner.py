@@ -157,7 +157,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     planner.says("Public values of ward", "keys of column 'ward' must not contain null")
     planner.type("Public values of ward", "\n".join(WARDS))
     planner.wait("the code with groups", lambda: "group_by" in planner.code())
-    planner.choose("Questions", "reason: most common value", "age: median", "days: mean")
+    planner.choose("Statistics", "reason: most common value", "age: median", "days: mean")
     planner.says("Public values, or ends, of days", "lower must be a number")  # the last one: fields are drawn anew
     planner.says("Public values, or ends, of age", "candidates must not be empty")
     planner.type("Public values, or ends, of age", "young")

@@ -30,13 +30,13 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
-from dp_polars._questions.question import CountRule, HistogramQuery, KeysThatAreThere
 from dp_polars._release.contract import GROUPS as GROUPS_OF_PERSON
 from dp_polars._release.contract import ROWS, ROWS_IN_GROUP, Engine, HistogramSpec, Output, PerPerson, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.public_keys import in_types_of
 from dp_polars._release.release import prepare
 from dp_polars._release.request import Request
+from dp_polars._statistics.statistic import CountRule, HistogramQuery, KeysThatAreThere
 from tests.engines.orders import (
     OF_GROUPS,
     OF_GROUPS_TOGETHER,
@@ -151,9 +151,9 @@ def clipped(evidence, ends):
     return replace(evidence, row_weight=replace(units, ends_of_person=(low, high)))
 
 
-def with_asks(query, questions):
-    """The same query with other questions in its outputs."""
-    asks = tuple(replace(ask, query=each) for ask, each in zip(query._asks, questions, strict=True))
+def with_asks(query, queries):
+    """The same query with other queries in its outputs."""
+    asks = tuple(replace(ask, query=each) for ask, each in zip(query._asks, queries, strict=True))
     return dpp.PrivateQuery(replace(query._request, asks=asks), None, query.budget)
 
 
@@ -238,7 +238,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class OfPeople(Request):
-    """A question about a number that each person has: people as rows, of which the package asks what bounds cut."""
+    """A query about a number that each person has: people as rows, of which the package asks what bounds cut."""
 
     groups: ClassVar[int] = 1
 

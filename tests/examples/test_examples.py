@@ -43,7 +43,7 @@ def test_the_bounds_of_the_warehouse_drop_what_it_says():
     with zipfile.ZipFile(example["data"]()) as archive, archive.open("flights.csv") as file:
         flights = pl.read_csv(file.read(), null_values="NA", columns=["tailnum", "origin", "distance"])
     flights = flights.filter(pl.col("distance") < 3000)
-    share = dropped(flights, "tailnum", "origin", example["question"]()._protection)
+    share = dropped(flights, "tailnum", "origin", example["report_query"]()._protection)
     nobody = flights["tailnum"].null_count() / flights.height
     said = " ".join(path.read_text().replace("#", " ").split())
     assert f"{share:.1%} of the flights are dropped".replace("%", " %") in said
@@ -97,7 +97,7 @@ def flights(example):
     return example["data"]()
 
 
-def test_the_questions_take_twelve_lines():
+def test_the_statistics_take_twelve_lines():
     source = PATH.read_text()
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     body = source.splitlines()[functions["report"].lineno : functions["report"].end_lineno]

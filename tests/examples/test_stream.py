@@ -1,4 +1,4 @@
-"""The stream of questions of examples/stream.py: its losses, its answers, and what docs/paper.md says of them."""
+"""The stream of statistics of examples/stream.py: its losses, its answers, and what docs/paper.md says of them."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ need("vl_convert")
 
 import stream
 
-ROWS, QUESTIONS = stream.table(stream.SMALL)
+ROWS, STATISTICS = stream.table(stream.SMALL)
 
 
 def certain(monkeypatch):
@@ -45,7 +45,7 @@ def losses(monkeypatch):
 @pytest.mark.parametrize("hard", [1, 7, 200])
 def test_multiplicative_weights_spend_no_more_than_epsilon(losses, hard):
     spent, _ = losses
-    _, tests = stream.multiplicative_weights(ROWS, QUESTIONS, hard, 20)
+    _, tests = stream.multiplicative_weights(ROWS, STATISTICS, hard, 20)
     assert sum(spent) <= stream.EPSILON
     assert tests <= len(spent) - 1 <= hard
     if tests == hard:  # then all of it
@@ -54,8 +54,8 @@ def test_multiplicative_weights_spend_no_more_than_epsilon(losses, hard):
 
 def test_fresh_noise_spends_epsilon(losses):
     spent, _ = losses
-    stream.fresh(ROWS, QUESTIONS)
-    assert spent == [stream.EPSILON]  # a row may be in all of the questions
+    stream.fresh(ROWS, STATISTICS)
+    assert spent == [stream.EPSILON]  # a row may be in all of the statistics
 
 
 def test_one_row_moves_each_score_of_a_test_by_at_most_one(losses, monkeypatch):
@@ -63,43 +63,43 @@ def test_one_row_moves_each_score_of_a_test_by_at_most_one(losses, monkeypatch):
     # The number of rows that is published is the same one for both tables.
     monkeypatch.setattr(stream.dpp.mechanisms, "discrete_laplace", lambda values, **_: 20_000)
     for rows in (ROWS, ROWS[1:]):
-        stream.multiplicative_weights(rows, QUESTIONS, 1, 10**6)
+        stream.multiplicative_weights(rows, STATISTICS, 1, 10**6)
     moved = scores[0] - scores[1]
     assert set(moved.tolist()) == {-1, 0, 1}
-    assert len(moved) == 2 * len(QUESTIONS)
+    assert len(moved) == 2 * len(STATISTICS)
 
 
 @pytest.mark.parametrize(("threshold", "still_hard"), [(50, 0.99), (500, 0.9)])
 def test_answers_of_multiplicative_weights_are_off_by_the_threshold_at_most(monkeypatch, threshold, still_hard):
     certain(monkeypatch)
-    answers, hard = stream.multiplicative_weights(ROWS, QUESTIONS, len(QUESTIONS), threshold)
-    true = stream.truth(ROWS, QUESTIONS)
+    answers, hard = stream.multiplicative_weights(ROWS, STATISTICS, len(STATISTICS), threshold)
+    true = stream.truth(ROWS, STATISTICS)
     assert abs(answers - true).max() <= threshold
-    # A guess that learns has fewer hard questions than the first one, which is that all cells are alike.
+    # A guess that learns has fewer hard statistics than the first one, which is that all cells are alike.
     assert 0 < hard < still_hard * (abs(true - ROWS.height // 2) >= threshold).sum()
 
 
-def test_after_the_hard_questions_the_guess_answers(monkeypatch):
+def test_after_the_hard_statistics_the_guess_answers(monkeypatch):
     certain(monkeypatch)
-    same = np.repeat(QUESTIONS[:1], 3, axis=0)
+    same = np.repeat(STATISTICS[:1], 3, axis=0)
     answers, hard = stream.multiplicative_weights(ROWS, same, 1, 1)
     assert hard == 1
-    # What was published answers the same question again. It is rounded down, so it may be off by one.
+    # What was published answers the same statistic again. It is rounded down, so it may be off by one.
     assert len(set(answers.tolist())) == 1
     assert abs(answers[0] - stream.truth(ROWS, same)[0]) <= 1
 
 
 def test_truth_is_what_polars_counts():
-    asked = np.flatnonzero(QUESTIONS[3]).tolist()
+    asked = np.flatnonzero(STATISTICS[3]).tolist()
     assert len(asked) == stream.SMALL.cells // 2
-    assert stream.truth(ROWS, QUESTIONS)[3] == ROWS.filter(pl.col("cell").is_in(asked)).height
+    assert stream.truth(ROWS, STATISTICS)[3] == ROWS.filter(pl.col("cell").is_in(asked)).height
 
 
 @pytest.mark.slow
-def test_the_cube_errs_least_where_questions_are_many():
+def test_the_cube_errs_least_where_statistics_are_many():
     settings = stream.by_setting(stream.SMALL)
     assert settings.height == len(stream.SMALL.lengths) * len(stream.HARD) * len(stream.THRESHOLDS)
-    assert (settings["hard"] <= settings.select(pl.min_horizontal("hard at most", "questions")).to_series()).all()
+    assert (settings["hard"] <= settings.select(pl.min_horizontal("hard at most", "statistics")).to_series()).all()
     errors = stream.by_length(stream.SMALL, settings)
     assert errors["way"].unique(maintain_order=True).to_list() == ["fresh noise", stream.BEST, "cube"]
     fresh, weights, cube = (errors.filter(way=way)["error"].to_numpy() for way in ("fresh noise", stream.BEST, "cube"))
@@ -118,7 +118,7 @@ def test_the_table_and_the_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["stream.py", "--small", "--out", str(out)])
     stream.main()
     said = capsys.readouterr().out
-    assert re.search(r"questions +┆ fresh noise +┆ multiplicative weights, best setting +┆ cube", said)
+    assert re.search(r"statistics +┆ fresh noise +┆ multiplicative weights, best setting +┆ cube", said)
     assert "multiplicative weights, 20 statistics:" in said
     assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert out.stat().st_size > 10_000

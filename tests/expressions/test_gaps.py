@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._questions import categories as modes
-from dp_polars._questions import extremes as argmax
+from dp_polars._statistics import categories as modes
+from dp_polars._statistics import extremes as argmax
 from tests.helpers.reference import pure_rho
 from tests.registry import COLUMNS, SURE, X
 

@@ -9,7 +9,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.terms import Within
-from dp_polars._questions import measures
+from dp_polars._statistics import measures
 
 FRAME = pl.DataFrame({"g": [1, 2] * 50, "x": [i % 9 for i in range(100)], "d": ["a", "b"] * 50})
 # What asks by `within`, in the place of a loss.

@@ -1,6 +1,6 @@
-"""Asks questions whose answers are kept, in processes that may be killed: forks of one that has imported all.
+"""Asks queries whose answers are kept, in processes that may be killed: forks of one that has imported all.
 
-The arguments are the ledger and the number of a descriptor. For every line of stdin, the number of the first question,
+The arguments are the ledger and the number of a descriptor. For every line of stdin, the number of the first query,
 a child asks one after the other, without an end; its process id is printed, and a line more once it has ended. A child
 writes to the descriptor, one line each: "drawn qNUMBER" when an engine begins to draw, "released qNUMBER ANSWER" when a
 release has returned.
@@ -16,7 +16,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 
 
 def asked(budget, number):
-    """A question of its own, whose answer is any of 2**40 numbers: two draws are never the same."""
+    """A query of its own, whose answer is any of 2**40 numbers: two draws are never the same."""
     nobody = pl.DataFrame({"x": []}, {"x": pl.Int64})
     median = pl.col("x").dp.median(dpp.grid(0, 2**40, step=1), epsilon=0.125).alias(f"q{number}")
     return nobody.dp.protect(None, budget=budget, dataset="nobody").agg(median)

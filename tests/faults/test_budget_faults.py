@@ -576,13 +576,13 @@ def test_a_hundred_kills_leave_no_free_draw(tmp_path):
                     released[name] = int(*answer)
             budget = dpp.Budget(epsilon=10_000, path=path)  # which reads the ledger whole
             charges = Counter(what.partition(":")[0] for what in budget.log()["what"])
-            kept = Counter(question.partition(":")[0] for question in budget.answers()["question"])
+            kept = Counter(query.partition(":")[0] for query in budget.answers()["query"])
             assert budget.spent == charges.total() * Fraction(1, 8)
             # Whatever was drawn was paid before, and so was whatever is kept.
             assert all(number <= charges[name] for counted in (drawn, kept) for name, number in counted.items())
             # Who heard an answer finds it.
             assert set(released) <= set(kept)
-            # A question whose answer was lost is asked once more, and paid once more.
+            # A query whose answer was lost is asked once more, and paid once more.
             first = max(int(name[1:]) for name in kept) + 1
     spent = budget.spent
     for name, answer in released.items():

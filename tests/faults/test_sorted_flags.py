@@ -90,7 +90,7 @@ def one_row_each(rows):
     return rows.group_by("person").first()
 
 
-# Questions without rows, and what each answers on rows: to the number.
+# Statistics without rows, and what each answers on rows: to the number.
 QUERIES = {
     "a row of each person": (
         dpp.protect("person", max_rows=1).agg(n=dpp.len(epsilon=HUGE), people=dpp.n_people(epsilon=HUGE)),

@@ -5,7 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._publish.plan import Plan, Question, draft
+from dp_polars._publish.plan import Plan, Statistic, draft
 from dp_polars._release.public_keys import public_keys
 from tests.helpers.needs import need
 
@@ -152,12 +152,14 @@ def test_plots_and_reports_show_what_has_no_name(tmp_path):
 def test_the_planner_asks_about_what_has_no_name(tmp_path, monkeypatch):
     schema = ROWS.rename({"who": "", "days": "days"}).drop("parts").schema
     by_unit = Plan(
-        schema, unit="", keys={"ward": "a\nb"}, values={"days": "0..9"}, questions={Question("mean", "days"): 1}
+        schema, unit="", keys={"ward": "a\nb"}, values={"days": "0..9"}, statistics={Statistic("mean", "days"): 1}
     )
     other = ROWS.rename({"days": ""}).drop("parts").schema
-    asked = Plan(other, unit="who", keys={"ward": "a\nb"}, values={"": "0..9"}, questions={Question("mean", ""): 1})
+    asked = Plan(other, unit="who", keys={"ward": "a\nb"}, values={"": "0..9"}, statistics={Statistic("mean", ""): 1})
     keys = ROWS.rename({"ward": ""}).drop("parts").schema
-    by_key = Plan(keys, unit="who", keys={"": "a\nb"}, values={"days": "0..9"}, questions={Question("mean", "days"): 1})
+    by_key = Plan(
+        keys, unit="who", keys={"": "a\nb"}, values={"days": "0..9"}, statistics={Statistic("mean", "days"): 1}
+    )
     for number, plan in enumerate((by_unit, asked, by_key)):
         drafted = draft(plan)
         assert not drafted.messages

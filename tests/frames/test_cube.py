@@ -239,7 +239,7 @@ def test_answers_are_kept_and_fresh_ones_are_charged(visits, tmp_path):
     assert budget.spent == 1
     assert not ask(ignore_cache=True).to_frame().equals(first.to_frame())
     assert budget.spent == 2
-    # The same cells by group_by are another question.
+    # The same cells by group_by are another query.
     private.group_by(DIMENSIONS).agg(count=dpp.n_people(epsilon=1)).release()
     assert budget.spent == 3
 
@@ -388,7 +388,7 @@ def test_a_histogram_of_a_cube_can_not_be_changed(cube):
     (lambda c: c.share("flu"), TypeError, "must be a Polars expression"),
     (lambda c: c.counts("year"), TypeError, "Hint: counts"),
 )
-def test_questions_that_it_can_not_answer_say_so(cube, call, error, words):
+def test_queries_that_it_can_not_answer_say_so(cube, call, error, words):
     with pytest.raises(error, match=words):
         call(cube)
 

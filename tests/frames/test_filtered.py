@@ -64,9 +64,9 @@ def test_words_say_that_there_is_a_condition_and_not_which(tmp_path):
     query.sink_parquet(tmp_path / "answers.parquet")
     claimed = dpp.read_claim(tmp_path / "answers.parquet")["columns"]
     assert [column["selects"] for column in claimed.values()] == told
-    (question,) = budget.answers()["question"]
-    assert question == f"x: {told[0]}, len: {told[1]}"
-    assert ", ".join(budget.log()["what"]) == question
+    (query,) = budget.answers()["query"]
+    assert query == f"x: {told[0]}, len: {told[1]}"
+    assert ", ".join(budget.log()["what"]) == query
     assert private.agg(X.dp.sum(0, 9, epsilon=0.5)).explain()["selects"].item() == "sum of values from 0 to 9"
 
 

@@ -1,4 +1,4 @@
-"""Answers that are kept: the same question is answered once more for nothing, and only the same question."""
+"""Answers that are kept: the same query is answered once more for nothing, and only the same query."""
 
 import copy
 import logging
@@ -27,13 +27,13 @@ import dp_polars as dpp
 from dp_polars._accounting import ledger as kept
 from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._questions.categories import Mode
 from dp_polars._release import cached as release_module
 from dp_polars._release.cached import stored_query_of, written
 from dp_polars._release.contract import Output
 from dp_polars._release.request import Request, with_ends
 from dp_polars._sources.files import mark_of_files
 from dp_polars._sources.marks import digest_of, mark_of, text_of_plan
+from dp_polars._statistics.categories import Mode
 from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(
@@ -71,7 +71,7 @@ def unbound(budget, **more):
     return dpp.protect("p", budget=budget, dataset="visits", max_rows=2, **more).group_by(WARDS).agg(median())
 
 
-def test_the_same_question_is_answered_once_more_for_nothing(budget, caplog):
+def test_the_same_query_is_answered_once_more_for_nothing(budget, caplog):
     caplog.set_level(logging.INFO, "dp_polars")
     first = asked(budget).release()
     assert [message.split()[-1] for message in caplog.messages] == ["begins.", "ended."]
@@ -132,7 +132,7 @@ def test_without_a_name_nothing_is_kept(budget):
     assert budget.answers().is_empty()
 
 
-def test_how_it_is_asked_and_counted_is_no_part_of_the_question(budget, engine):
+def test_how_it_is_asked_and_counted_is_no_part_of_the_query(budget, engine):
     first, query = asked(budget).release(engine=engine, partitions=3), unbound(budget)
     for other in (query, copy.copy(query), pickle.loads(pickle.dumps(query))):
         for rows in (ROWS, ROWS.lazy()):
@@ -267,7 +267,7 @@ for name in NEED_POLARS_2 if IS_OLD else []:
     del EVERYTHING[name]
 
 
-def question(budget, *, shown=None, **case):
+def stored_query(budget, *, shown=None, **case):
     query = asked(budget, *case.pop("exprs", ()), **case)
     seen = []
 
@@ -282,15 +282,15 @@ def question(budget, *, shown=None, **case):
     return seen[0]
 
 
-def test_no_two_questions_share_a_text(budget):
-    texts = {name: question(budget, **case).text for name, case in EVERYTHING.items()}
+def test_no_two_queries_share_a_text(budget):
+    texts = {name: stored_query(budget, **case).text for name, case in EVERYTHING.items()}
     assert len(set(texts.values())) == len(texts)
     for name, case in EVERYTHING.items():
-        assert question(budget, **case).text == texts[name]  # and each is its own, when it is asked again
+        assert stored_query(budget, **case).text == texts[name]  # and each is its own, when it is asked again
     assert budget.spent == 0
 
 
-def test_how_an_answer_is_shown_is_no_part_of_a_question(budget):
+def test_how_an_answer_is_shown_is_no_part_of_a_query(budget):
     ways = [
         {"intervals": True},
         {"intervals": "all"},
@@ -298,7 +298,7 @@ def test_how_an_answer_is_shown_is_no_part_of_a_question(budget):
         {"min_people": 90, "sure": True, "intervals": True},
     ]
     people = [dpp.n_people(epsilon=0.125)]
-    assert len({question(budget, exprs=people, shown=shown).text for shown in ({}, *ways)}) == 1
+    assert len({stored_query(budget, exprs=people, shown=shown).text for shown in ({}, *ways)}) == 1
 
 
 def every_kind():
@@ -376,9 +376,9 @@ def test_nothing_but_what_was_drawn_is_kept(budget, monkeypatch):
     assert drawn["counts"][0].dtype == drawn["counts of an Enum"][0].dtype == pl.List(pl.Int64)
 
 
-def test_the_order_of_columns_is_no_part_of_a_question(budget):
+def test_the_order_of_columns_is_no_part_of_a_query(budget):
     other = {"rows": ROWS.select(reversed(ROWS.columns))}
-    assert question(budget, **other).text == question(budget).text
+    assert stored_query(budget, **other).text == stored_query(budget).text
     steps = {
         "steps": lambda frame: (
             frame.filter(X > 3)
@@ -387,10 +387,10 @@ def test_the_order_of_columns_is_no_part_of_a_question(budget):
             .select("p", "ward", "x")
         )
     }
-    assert question(budget, **steps, **other).text == question(budget, **steps).text
+    assert stored_query(budget, **steps, **other).text == stored_query(budget, **steps).text
 
 
-def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
+def test_columns_in_which_people_are_counted_are_part_of_a_query(budget):
     asks = (
         lambda frame: frame.keys("ward", epsilon=1, delta=1e-6),
         lambda frame: frame.group_by(WARDS).agg(dpp.n_people(epsilon=1)).n_rows_dropped(1, epsilon=1),
@@ -405,7 +405,7 @@ def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
         assert kept == [1, 2, 3]
 
 
-# Questions of a frame, which is a function of its bounds: each has an answer of its own.
+# Statistics of a frame, which is a function of its bounds: each has an answer of its own.
 KEYS = {"epsilon": 1, "delta": 1e-6}
 APART = {
     "keys": [
@@ -434,7 +434,7 @@ APART = {
 
 
 @pytest.mark.parametrize("asks", APART.values(), ids=APART)
-def test_questions_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
+def test_queries_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
     budget = dpp.Budget(rho=100, delta=1e-3, path=tmp_path / "ledger.db")
 
     def frame(**bounds):
@@ -443,7 +443,7 @@ def test_questions_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
     first = [ask(frame).release() for ask in asks]
     spent, spent_delta = budget.spent, budget.spent_delta
     assert budget.log().height == budget.answers().height == len(asks)
-    assert budget.answers()["question"].to_list() == budget.log()["what"].to_list()
+    assert budget.answers()["query"].to_list() == budget.log()["what"].to_list()
     for ask, answer in zip(asks, first, strict=True):
         assert_frame_equal(ask(frame).release(), answer)
     assert (budget.spent, budget.spent_delta) == (spent, spent_delta)
@@ -453,19 +453,19 @@ def test_questions_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
     assert budget.spent_delta == spent_delta + query.delta
 
 
-def test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_question(budget):
+def test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_query(budget):
     def steps(frame):
         return frame.with_columns(t=pl.concat_str(pl.col("^[cw].*$")))
 
     case = {"steps": steps, "exprs": [pl.col("t").dp.mode(["uA", "Au"], epsilon=0.125)]}
     rows = ROWS.with_columns(pl.col("c").cast(pl.String))
     texts = {
-        question(budget, rows=rows.select(names), **case).text for names in (["p", "c", "ward"], ["p", "ward", "c"])
+        stored_query(budget, rows=rows.select(names), **case).text for names in (["p", "c", "ward"], ["p", "ward", "c"])
     }
     assert len(texts) == 2
 
 
-def test_another_class_of_query_is_another_question(budget):
+def test_another_class_of_query_is_another_query(budget):
     query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
     query.release()
     ask = query._asks[0]
@@ -476,7 +476,7 @@ def test_another_class_of_query_is_another_question(budget):
 
 
 @pytest.mark.parametrize("module", [pl, dpp])
-def test_another_version_is_another_question(budget, monkeypatch, module):
+def test_another_version_is_another_query(budget, monkeypatch, module):
     asked(budget).release()
     monkeypatch.setattr(module, "__version__", "0.0.1")
     asked(budget).release()
@@ -484,12 +484,12 @@ def test_another_version_is_another_question(budget, monkeypatch, module):
 
 
 def test_the_rows_are_no_part_of_the_text(budget):
-    first = question(budget)
-    assert question(budget, rows=ROWS.reverse()) == first
+    first = stored_query(budget)
+    assert stored_query(budget, rows=ROWS.reverse()) == first
     # Nor are the categories that a Categorical has seen.
     pl.Series(["never seen before", "nor this"], dtype=pl.Categorical)
-    assert question(budget) == first
-    assert question(budget, rows=ROWS.head(0)) == first
+    assert stored_query(budget) == first
+    assert stored_query(budget, rows=ROWS.head(0)) == first
 
 
 @pytest.mark.slow
@@ -498,11 +498,11 @@ def test_the_text_is_the_same_in_another_process(budget):
 import sys
 sys.path.insert(0, sys.argv[2])
 import dp_polars as dpp
-from tests.frames.test_kept import EVERYTHING, question
+from tests.frames.test_kept import EVERYTHING, stored_query
 budget = dpp.Budget(epsilon=100, path=sys.argv[1])
-print(hash("some seed"), [question(budget, **case).text for case in EVERYTHING.values()])
+print(hash("some seed"), [stored_query(budget, **case).text for case in EVERYTHING.values()])
 """
-    here = [question(budget, **case).text for case in EVERYTHING.values()]
+    here = [stored_query(budget, **case).text for case in EVERYTHING.values()]
     for seed in ("1", "2"):
         run = [sys.executable, "-c", code, str(budget._path), sys.path[0]]
         said = subprocess.run(
@@ -584,7 +584,7 @@ def test_what_follows_from_the_fields_is_not_hidden():
     assert written(one) == before
 
 
-def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget):
+def test_a_query_that_hides_something_is_refused_before_it_is_charged(budget):
     query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
     query._asks[0].query.__dict__["secret"] = 7
     with pytest.raises(TypeError, match="must consist of values that can be written down"):
@@ -592,7 +592,7 @@ def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget)
     assert budget.spent == 0
 
 
-def test_a_name_that_a_step_gives_is_part_of_the_question(tmp_path):
+def test_a_name_that_a_step_gives_is_part_of_the_query(tmp_path):
     budget = dpp.Budget(epsilon=10**9, path=tmp_path / "ledger.db")
     rows = pl.DataFrame({"x": [1.0, 1.0], "y": [0.0, 0.0]})
     made = rows.dp.protect(None, budget=budget, dataset="ours").with_columns(a=pl.col("x"), b=pl.col("x") + 9)
@@ -604,7 +604,7 @@ def test_a_name_that_a_step_gives_is_part_of_the_question(tmp_path):
     assert (total({"a": "v", "b": "w"}), total({"a": "w", "b": "v"})) == (2, 20)
 
 
-def test_the_engine_is_part_of_the_question():
+def test_the_engine_is_part_of_the_query():
     class Other(PolarsEngine):
         pass
 
@@ -891,7 +891,7 @@ def test_answers_are_listed(budget):
     assert budget.answers().schema == {
         "when": pl.Datetime("us", "UTC"),
         "dataset": pl.String,
-        "question": pl.String,
+        "query": pl.String,
         "loss": pl.String,
         "bytes": pl.Int64,
         "source": pl.String,

@@ -40,7 +40,7 @@ def test_keys_that_many_have_come_out_sorted(visits, engine, partitions, loss):
     assert_frame_equal(released, expected)
 
 
-def test_released_keys_go_into_the_next_question(visits):
+def test_released_keys_go_into_the_next_query(visits):
     private = visits.dp.protect("patient", max_groups=2)
     towns = private.keys("town", **LOSS).release()
     ages = private.group_by(towns).agg(top=pl.col("town").dp.mode(towns["town"], epsilon=100)).release()

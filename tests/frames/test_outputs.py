@@ -47,7 +47,7 @@ def names(query):
     return [ask.name for ask in query._asks]
 
 
-def assert_same_question(query, expected, rows=ROWS):
+def assert_same_query(query, expected, rows=ROWS):
     """One text means: the same outputs, columns, claims, bounds and specs, so that one kept answer serves both."""
     engine = PolarsEngine.of(rows.lazy())
     one, other = (
@@ -59,14 +59,14 @@ def assert_same_question(query, expected, rows=ROWS):
 
 
 @pytest.mark.parametrize("name", COUNTING)
-def test_every_question_is_asked_of_each_column(name):
+def test_every_statistic_is_asked_of_each_column(name):
     def asked(column):
         ask = COUNTING[name]
         return getattr(column.dp, name)(*ask.arguments, **{"epsilon": 1} | ask.options)
 
     frame = private().group_by(KEYS)
     query = frame.agg(asked(pl.col("a", "bb")), dpp.len(epsilon=1))
-    assert_same_question(query, frame.agg(asked(pl.col("a")), asked(pl.col("bb")), dpp.len(epsilon=1)))
+    assert_same_query(query, frame.agg(asked(pl.col("a")), asked(pl.col("bb")), dpp.len(epsilon=1)))
     assert query.explain()["output"].to_list() == ["a", "bb", "len"]
 
 
@@ -88,7 +88,7 @@ def test_what_is_done_to_several_columns_is_done_to_each(step, frame):
         return step(column).dp.sum(0, 3, epsilon=1)
 
     query = frame().agg(asked(pl.col("bb", "a")))
-    assert_same_question(query, frame().agg(asked(pl.col("bb")), asked(pl.col("a"))))
+    assert_same_query(query, frame().agg(asked(pl.col("bb")), asked(pl.col("a"))))
 
 
 CHOICES = {
@@ -109,7 +109,7 @@ def test_a_selector_stands_for_columns_in_their_order_but_not_for_people_or_keys
     query = private().group_by(KEYS).agg(count(choice()))
     assert sorted(names(query)) == sorted(expected)
     assert names(query) == [name for name in ROWS.columns if name in expected]
-    assert_same_question(query, private().group_by(KEYS).agg(*(count(pl.col(name)) for name in expected)))
+    assert_same_query(query, private().group_by(KEYS).agg(*(count(pl.col(name)) for name in expected)))
 
 
 def test_names_stand_as_they_are_written_and_need_no_data():

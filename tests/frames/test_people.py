@@ -16,11 +16,11 @@ from dp_polars._bins.binning import OneCode
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.people import Cut
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._questions.question import CountRule
 from dp_polars._release.contract import HistogramSpec
 from dp_polars._release.protection import Limits
 from dp_polars._release.release import release_by
 from dp_polars._release.request import only_counted
+from dp_polars._statistics.statistic import CountRule
 from tests.engines.toy import ToyEngine
 from tests.helpers import by_hand
 from tests.helpers.refusals import refusals
@@ -213,7 +213,7 @@ def test_what_n_rows_dropped_says_of_itself(tmp_path):
     other = private(budget=budget, dataset="visits", max_groups=2, max_rows_per_group=2)
     other.group_by(WARDS).agg(dpp.len(epsilon=1)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(intervals=True)
     assert budget.spent == 1
-    # Of an output at another loss the same rows are cut, so this is the same question.
+    # Of an output at another loss the same rows are cut, so this is the same query.
     frame.group_by(WARDS).agg(dpp.len(epsilon=2)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(intervals=True)
     assert budget.spent == 1
     (simulated,) = dpp.analysis.simulate(query, ROWS, allow_private=True).to_dicts()

@@ -354,7 +354,7 @@ def test_a_step_is_proved_once(proofs, tmp_path):
     assert len(proofs) == 10
     query.release(FRAME)
     assert len(proofs) == 18
-    # The text of a question needs no proof.
+    # The text of a query needs no proof.
     budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
     private = eight_filters(FRAME.dp.protect("p", max_rows=1, budget=budget, dataset="ours"))
     private = private.rename(lambda name: name if name == "p" else name.upper())

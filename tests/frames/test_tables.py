@@ -84,7 +84,7 @@ def test_what_two_answers_share_agrees_to_the_last_digit(cube):
     assert frame[:3]["year"].null_count() == 3
 
 
-def test_a_question_that_no_table_covers_is_refused_and_names_the_table(cube):
+def test_a_query_that_no_table_covers_is_refused_and_names_the_table(cube):
     for ask in (
         lambda: cube.counts(by=["year", "age"]),
         lambda: cube.count(YEAR > 2021, pl.col("age") == 2),

@@ -61,7 +61,7 @@ def private(relation="add_or_remove_one", unit=None, rows=ROWS, **options):
 
 
 def error_of(frame, name, loss):
-    """What `explain` says of the same question at a loss that is written out."""
+    """What `explain` says of the same query at a loss that is written out."""
     expr, _ = ASKED[name]
     if name in OF_MEANS:  # `explain` has no error without a number of rows
         query = frame.agg(o=expr(**loss))._asks[0].query
@@ -105,7 +105,7 @@ def test_no_count_is_exact_where_people_may_count_in_part(asked, unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", ASKED)
-def test_it_is_the_question_with_that_loss_written_out(name, unit):
+def test_it_is_the_query_with_that_loss_written_out(name, unit):
     """The same claim, so the same draws, and the same price."""
     expr, within = ASKED[name]
     frame = private(unit=unit)

@@ -373,7 +373,7 @@ def compare(plan: Plan, check: Check = checked, tally: Tally | None = None) -> N
         return
     tally.plans += 1
     of_people = [one for one in read if one.memory is not None and "k" not in one.memory.columns]
-    if any(one.computed_by or one.columns is None for one in of_people):  # whose rows they are is another question
+    if any(one.computed_by or one.columns is None for one in of_people):  # whose rows they are is another query
         return
     whose = {"f": plan.unit, "g": plan.unit}
     for one in of_people:

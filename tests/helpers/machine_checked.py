@@ -13,7 +13,7 @@ def table(name):
 
 def main():
     from tests.mechanisms import test_lemmas
-    from tests.questions import test_ranges_for_all
+    from tests.statistics import test_ranges_for_all
 
     page = PAGE.read_text(encoding="utf-8")
     for name, made in (("ranges", test_ranges_for_all.table()), ("lemmas", test_lemmas.table())):

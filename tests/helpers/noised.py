@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_polars._questions import measures
+from dp_polars._statistics import measures
 
 if TYPE_CHECKING:
     import pytest

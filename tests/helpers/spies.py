@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from dp_polars._base import numbers as words
 from dp_polars._expressions import expression as expressions
 from dp_polars._mechanisms import quantile_trees
-from dp_polars._questions import answer_lists, categories, extremes
+from dp_polars._statistics import answer_lists, categories, extremes
 
 
 @dataclass

@@ -128,7 +128,7 @@ def test_a_private_frame_refuses_the_gpu_unpaid(engine, tmp_path):
 
 
 def ways():
-    """Yield private frames whose steps, joins and questions make plans of all kinds."""
+    """Yield private frames whose steps, joins and queries make plans of all kinds."""
     private, public = FRAME.dp.protect("p", max_rows=2, max_groups=2), pl.LazyFrame({"g": ["a", "b"], "y": [1, 2]})
     asks = {"n": dpp.n_people(epsilon=1), "m": dpp.mean("x", 0, 5, epsilon=1), "q": dpp.median("x", [1, 2], epsilon=1)}
     yield private.filter(pl.col("x") > 1).group_by({"g": ["a"]}).agg(**asks)

@@ -15,7 +15,7 @@ from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import ball, lower, precision, upper
 from dp_polars._mechanisms.noise import noise_bound, noise_of
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import KeysThatAreThere
+from dp_polars._statistics.statistic import KeysThatAreThere
 from dp_polars.analysis._laws import NoiseLaw
 from tests.mechanisms.toy_mechanism import LAW, PROOF, TOY, law_of, law_of_lists, toy
 from tests.privacy.datasets import all_counts, scores_of
@@ -83,7 +83,7 @@ def test_it_is_epsilon_dp_on_all_small_data_sets_and_no_better():
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("on", ["expression", "private frame"])
 @pytest.mark.parametrize("name", ASKS)
-def test_questions_draw_by_its_law(name, on):
+def test_statistics_draw_by_its_law(name, on):
     ask, law = ASKS[name]
 
     def draw(factor):

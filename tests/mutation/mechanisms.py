@@ -14,11 +14,11 @@ _inversion = of("mechanisms/test_inversion.py")
 _gap_draws = of("statistical/test_gap_draws.py")
 _own_sensitivities = of("mechanisms/test_own_sensitivities.py")
 _key_selection = of("mechanisms/test_key_selection.py")
-_first_above = of("questions/test_first_above.py")
+_first_above = of("statistics/test_first_above.py")
 _first_above_draws = of("statistical/test_first_above_draws.py")
 _thresholds = of("mechanisms/test_thresholds.py")
 _lemmas = of("mechanisms/test_lemmas.py")
-_range = of("questions/test_ranges_for_all.py::test_no_neighbours_exceed_the_range_and_some_attain_it")
+_range = of("statistics/test_ranges_for_all.py::test_no_neighbours_exceed_the_range_and_some_attain_it")
 
 MUTANTS = [
     # --- The race

@@ -7,14 +7,14 @@ _drawing = of("mechanisms/test_drawing.py")
 _scores = of("mechanisms/test_drawing.py::test_all_small_data_sets_get_their_scores")
 _kernel_draws = of("statistical/test_kernel_draws.py")
 _encoding = of("bins/test_encoding.py")
-_weights = of("questions/test_weights.py")
-_intervals = of("questions/test_intervals.py")
-_sums = of("questions/test_sums.py")
+_weights = of("statistics/test_weights.py")
+_intervals = of("statistics/test_intervals.py")
+_sums = of("statistics/test_sums.py")
 _numbers = of("privacy/test_numbers.py")
 _histograms = of("mechanisms/test_scores.py")
 _guaranteed = of("frames/test_guarantees.py")
-_within_and_more = of("questions/test_within.py frames/test_within.py expressions/test_within.py")
-_quantile_lists = of("questions/test_quantile_lists.py")
+_within_and_more = of("statistics/test_within.py frames/test_within.py expressions/test_within.py")
+_quantile_lists = of("statistics/test_quantile_lists.py")
 _top_k_draws = of("statistical/test_top_k_draws.py")
 
 MUTANTS = [
@@ -22,7 +22,7 @@ MUTANTS = [
     of("bins/test_native_weights.py")("OneCode.counts", "column_types.has_value(columns[0], types[0])",
         "columns[0].is_not_null()", "NaN is counted as a value"),
     # --- Squares
-    of("questions/test_variances.py")("Squares.shift", "(steps * steps - 1) >> _MOST_SQUARES",
+    of("statistics/test_variances.py")("Squares.shift", "(steps * steps - 1) >> _MOST_SQUARES",
         "(steps * steps - 1) >> (_MOST_SQUARES + 2)", "sums of squares overflow"),
     # --- Scores and their intervals
     _scores("QuantileScore.dense_gaps", "gaps[total[:, 0] == 0] = 0", "", "an empty group prefers some candidates"),
@@ -73,11 +73,11 @@ MUTANTS = [
     _sums("_bins/binning:_is_missing",
         "missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing", "missing",
         "NaN is counted as a value", "::test_floats_that_are_no_numbers"),
-    of("questions/test_totals.py")("Clamping.of_person",
+    of("statistics/test_totals.py")("Clamping.of_person",
         "low, high = (int(end / self.step) for end in self.ends_of_person)",
         "high = max(int(abs(end) / self.step) for end in self.ends_of_person); low = -high",
         "a total of both signs may be as low as it may be high: under replace_one, one of one sign is charged for less",
-        "questions/test_totals.py::test_a_person_without_a_value_adds_nothing questions/test_totals.py::test_values_are_clipped_first_and_then_the_total_of_a_person_in_a_group"),
+        "statistics/test_totals.py::test_a_person_without_a_value_adds_nothing statistics/test_totals.py::test_values_are_clipped_first_and_then_the_total_of_a_person_in_a_group"),
     _numbers("Measure.range_of", '2 * self.largest', "self.largest", "a replacement is charged as one row",
         "::test_nor_does_a_replacement"),
     _numbers("Variance.changes", "Fraction(self.squares(*columns).largest)",
@@ -109,7 +109,7 @@ MUTANTS = [
     _within_and_more("Request.of", "request.typed(engine)", "request.typed(None)", "the column's step is not looked at"),
     _within_and_more("Terms.of", "len(named) > 1", "False", "within hides a loss that was given"),
     # --- Lists of quantiles
-    of("questions/test_quantile_lists.py privacy/test_quantile_lists.py")("QuantileList.range_of",
+    of("statistics/test_quantile_lists.py privacy/test_quantile_lists.py")("QuantileList.range_of",
         '1 if relation == "add_or_remove_one" else 2', "1", "on private frames a replacement is charged as one row"),
     of("statistical/test_list_draws.py")("TreeDraw.of", "self.rate / node.score_range", "self.rate",
         "the draws of a list are at the rate of scores of range 1"),
@@ -142,7 +142,7 @@ MUTANTS = [
     _weights("Weights.units", "Fraction(0)", "-self.most", "weights may be negative, and move two candidates apart",
         "::test_negative_weights_are_none"),
     # --- R in one group, and gaps
-    of("questions/test_queries.py")("HistogramQuery.under", "contributions=contributions", "",
+    of("statistics/test_queries.py")("HistogramQuery.under", "contributions=contributions", "",
         "the bounds of a private frame do not change the rate",
         "::test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss"),
     of("statistical/test_gap_draws.py")("_gap_from_runs", "runs.nth_unoccupied(offset)",

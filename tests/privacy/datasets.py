@@ -11,7 +11,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.histograms import CountScore, QuantileScore
 from dp_polars._mechanisms.racing import Winners
-from dp_polars._questions.categories import Mode
+from dp_polars._statistics.categories import Mode
 from tests.helpers import reference
 
 # Rényi orders.

@@ -1,6 +1,6 @@
 """Privacy by brute force where bounds are attained: by two candidates, a billion points, scores of the caller's own.
 
-Rates are those of the claim that the query makes. `test_every_question.py` tries all small data sets.
+Rates are those of the claim that the query makes. `test_every_statistic.py` tries all small data sets.
 """
 
 import functools
@@ -186,7 +186,7 @@ def test_own_scores_lose_no_more_than_they_say(sensitivity, monotonic, mechanism
 
 
 def test_losses_in_two_groups_add_up():
-    # What `worst` of test_every_question.py rests on, from the joint law of a frame of two groups.
+    # What `worst` of test_every_statistic.py rests on, from the joint law of a frame of two groups.
     laws = log_laws(2, 3, Fraction(1), "permute_and_flip")
     near = neighbors(all_counts(2, 3), "add_or_remove_one", 1)
     pairs = losses(2, 3, Fraction(1), "permute_and_flip")

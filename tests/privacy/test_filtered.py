@@ -13,7 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._questions.measures import Count
+from dp_polars._statistics.measures import Count
 from tests.privacy.datasets import histograms, largest_loss, loss
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ CELLS = list(itertools.product([0, 1, None], [True, False, None]))
 PEOPLE = [rows for n in (1, 2, 3) for rows in itertools.combinations_with_replacement(CELLS, n)]
 # Nobody else has two rows: no bound cuts them. The last ones have a clear winner.
 OTHERS = [[], [(0, True), (1, False), (1, True), (None, True)], [(1, True)] * 50]
-# Each question, and the same one of rows that were filtered before.
+# Each query, and the same one of rows that were filtered before.
 RULES: dict[str, dict[str, Any]] = {
     "mode": {},
     "mode of rows": {"counts": "rows"},

@@ -1,4 +1,4 @@
-"""The gap is free: densities of (answer, gap) of neighbouring scores; `test_every_question.py` has laws."""
+"""The gap is free: densities of (answer, gap) of neighbouring scores; `test_every_statistic.py` has laws."""
 
 import itertools
 import math

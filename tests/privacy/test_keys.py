@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from dp_polars._accounting.terms import Loss
-from dp_polars._questions.question import KeysThatAreThere
+from dp_polars._statistics.statistic import KeysThatAreThere
 from tests.privacy import datasets
 from tests.statistical.goodness import fits
 
@@ -28,7 +28,7 @@ BASES += [[{"a"}] * 9 + [{"b"}] * 4, [{"a", "b"}] * 4 + [{"a"}] * 2]
 DELTA = Fraction(1, 20)
 
 
-def question(relation="add_or_remove_one", most=1, delta=DELTA, **loss):
+def statistic(relation="add_or_remove_one", most=1, delta=DELTA, **loss):
     return KeysThatAreThere.of(
         ("k",), Loss.of(**{"epsilon": None, "rho": None, **loss}), delta, most, relation, counts=False
     )
@@ -113,7 +113,7 @@ def worst(relation, most, asked, epsilon, bases=BASES):
 @pytest.mark.parametrize("most", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_keys_by_epsilon_cost_at_most_epsilon_and_delta(relation, most, epsilon):
-    asked = question(relation, most, epsilon=epsilon)
+    asked = statistic(relation, most, epsilon=epsilon)
     found = worst(relation, most, asked, float(epsilon))
     assert found <= DELTA * (1 + 1e-12)
     # Of a new person with so many keys of their own it is all needed. A replaced one has no 2·3 keys among three.
@@ -126,18 +126,18 @@ def test_keys_by_epsilon_cost_at_most_epsilon_and_delta(relation, most, epsilon)
 @pytest.mark.parametrize("most", [2, 3])
 def test_keys_that_each_cost_the_whole_are_found_out(most):
     """The control: π with the epsilon and delta of the whole release for each of a person's keys."""
-    assert worst("add_or_remove_one", most, question(most=1, epsilon=1), 1.0) > DELTA * 1.5
+    assert worst("add_or_remove_one", most, statistic(most=1, epsilon=1), 1.0) > DELTA * 1.5
 
 
 def test_a_replaced_person_costs_more_than_one_who_comes_or_goes():
-    assert worst("replace_one", 1, question(epsilon=1), 1.0, BASES[:9]) > DELTA * 1.5
+    assert worst("replace_one", 1, statistic(epsilon=1), 1.0, BASES[:9]) > DELTA * 1.5
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 @pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": Fraction(1, 2)}])
 @pytest.mark.parametrize("delta", [Fraction(1, 20), Fraction(1, 10**9)])
 def test_keys_of_one_person_alone_are_shown_with_probability_at_most_delta(most, loss, delta):
-    asked = question(most=most, delta=delta, **loss)
+    asked = statistic(most=most, delta=delta, **loss)
     if "epsilon" in loss:
         lone = float(asked.selection.epsilon), float(asked.selection.delta)
         chance = pi(*lone, 1)[1]
@@ -204,7 +204,7 @@ SMALL = [[], [{"a"}], [{"a", "b"}], [{"a"}, {"a", "b", "c"}], [{"a"}] * 5 + [{"b
 def test_keys_by_rho_are_approximately_zero_concentrated(relation, most):
     """All but delta of both releases is within rho of each other: Bun & Steinke 2016, Definition 8.1."""
     rho = Fraction(2)
-    asked = question(relation, most, rho=rho)
+    asked = statistic(relation, most, rho=rho)
     lone = noisy_law(1, asked)[1:].sum()
     kept = (1 - lone) ** most
     assert kept >= 1 - float(DELTA) * (1 + 1e-12)
@@ -225,7 +225,7 @@ def test_keys_by_rho_are_approximately_zero_concentrated(relation, most):
 def test_a_threshold_one_lower_spends_more_than_delta():
     """The control."""
     for most in (1, 2, 3):
-        asked = question(most=most, rho=1)
+        asked = statistic(most=most, rho=1)
         lower = KeysThatAreThere(asked.columns, asked.claim, most)
         lower.__dict__["selection"] = type(asked.selection)(asked.selection.variance, asked.selection.threshold - 1)
         assert (
@@ -258,7 +258,7 @@ def test_releases_follow_the_law(most, engine):
         for name in released["k"]:
             copy, key = name.split()
             shown[int(copy)] |= 4 >> KEYS.index(key)
-        law = shown_law(PEOPLE, most, question(most=most, epsilon=2))
+        law = shown_law(PEOPLE, most, statistic(most=most, epsilon=2))
         assert fits(np.bincount(shown, minlength=8), law) == (factor == 1)
 
 
@@ -266,7 +266,7 @@ def test_releases_follow_the_law(most, engine):
 def test_noisy_numbers_follow_the_law():
     rows = [(8 * copy + person, copy) for copy in range(COPIES) for person in range(5)]
     frame = pl.DataFrame(rows, {"p": pl.Int64, "k": pl.Int64}, orient="row")
-    asked = question(rho=Fraction(1, 4))
+    asked = statistic(rho=Fraction(1, 4))
     for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
         released = (
             frame.dp.protect("p", max_groups=1).keys("k", rho=factor / 4, delta=DELTA, with_counts=True).release()

@@ -25,18 +25,18 @@ from dp_polars._mechanisms import noise
 from tests.helpers.noised import record
 from tests.helpers.reference import pure_rho
 from tests.privacy.datasets import renyi
-from tests.registry import QUESTIONS
+from tests.registry import STATISTICS
 
 GROUPS, VALUES = 3, (-4, 1, 3)
 EPSILON, RHO = Fraction(1, 2), Fraction(1, 4)
-NUMBERS = {name: question for name, question in QUESTIONS.items() if question.is_number}
+NUMBERS = {name: statistic for name, statistic in STATISTICS.items() if statistic.is_number}
 # Numbers that all rows move in one direction: of a person who comes in another's place, some moves cancel.
 ONE_SIDED = [name for name in NUMBERS if name.endswith((" 0", "len", "people", "count"))]
 # Several draws share the loss, one of them a count.
 OF_SEVERAL = {"mean": 2, "var": 3, "fine var": 3, "std": 3, "share": 2}
 OF_VARIANCES = ("var", "fine var", "std")
 # A person counts once in each group, however many rows they have.
-OF_PEOPLE = [name for name, question in NUMBERS.items() if question.of_people]
+OF_PEOPLE = [name for name, statistic in NUMBERS.items() if statistic.of_people]
 SCHEMA = {"person": pl.String, "group": pl.Int64, "x": pl.Int64}
 # People beyond the limits count in whole parts, rounded down: that takes less than this of what is charged.
 ROUNDED = Fraction(1, 2**14)
@@ -44,7 +44,7 @@ ROUNDED = Fraction(1, 2**14)
 
 def asks(**loss: object) -> dict[str, dpp.PrivateExpr]:
     """Every number of the registry."""
-    return {name: question.ask(**loss) for name, question in NUMBERS.items()}
+    return {name: statistic.ask(**loss) for name, statistic in NUMBERS.items()}
 
 
 def persons() -> list[list[tuple[int, int]]]:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.extremes import own_sensitivities
+from dp_polars._statistics.extremes import own_sensitivities
 from tests.helpers import reference
 from tests.privacy.datasets import renyi
 from tests.registry import V, X

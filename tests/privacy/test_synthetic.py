@@ -21,7 +21,7 @@ from dp_polars._frames import synthetic_query
 from dp_polars._frames.cube_query import of_table
 from dp_polars._mechanisms import adaptive_tables
 from dp_polars._mechanisms.residuals import UNITS
-from dp_polars._questions.measures import Count
+from dp_polars._statistics.measures import Count
 from tests.helpers.reference import floats, law
 from tests.registry import RELATIONS
 

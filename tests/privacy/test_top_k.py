@@ -1,4 +1,4 @@
-"""Top-k lists: bounds that are nearly attained, and costs; `test_every_question.py` tries all small data sets."""
+"""Top-k lists: bounds that are nearly attained, and costs; `test_every_statistic.py` tries all small data sets."""
 
 import functools
 import itertools

@@ -136,16 +136,16 @@ def test_a_gap_is_as_near_to_the_true_one_as_is_said():
     assert np.mean(abs(off) > bound / 3) > beta  # so a bound of a third would be found out
 
 
-# Adaptive questions
+# Adaptive queries
 
 
 @pytest.mark.parametrize(("mechanism", "unit"), [("permute_and_flip", "epsilon"), ("exponential", "rho")])
-def test_adaptive_questions_never_lose_more_than_the_budget(mechanism, unit):
-    """The second question's loss, and its scores, are chosen by the first answer: as much as the budget then has."""
+def test_adaptive_queries_never_lose_more_than_the_budget(mechanism, unit):
+    """The second query's loss, and its scores, are chosen by the first answer: as much as the budget then has."""
     total, attained = Fraction(1), 0.0
     for share in (Fraction(1, 4), Fraction(1, 2), Fraction(7, 10)):
         for spent_after in ((1, 1), (1, 0), (Fraction(1, 2), 1)):
-            here, there = (_two_questions(mechanism, unit, total, share, spent_after, one_row) for one_row in (0, 1))
+            here, there = (_two_queries(mechanism, unit, total, share, spent_after, one_row) for one_row in (0, 1))
             budget = dpp.Budget(**{unit: total})
             assert budget.remaining == total
             losses = np.log(here / there)
@@ -161,7 +161,7 @@ def test_adaptive_questions_never_lose_more_than_the_budget(mechanism, unit):
     assert attained > 0.6
 
 
-def _two_questions(mechanism, unit, total, share, spent_after, one_row):
+def _two_queries(mechanism, unit, total, share, spent_after, one_row):
     """The joint law of two modes of two candidates: of counts (0, 0), and of those of a data set with a row more."""
 
     def law(loss, counts):

@@ -14,12 +14,12 @@ import dp_polars as dpp
 from dp_polars._accounting.guarantees import Guarantee
 from dp_polars._base.numbers import cost_up, loss_up
 from dp_polars._bins.binning import NearestBinning
-from dp_polars._questions.measures import Multiple
-from dp_polars._questions.statement_facts import guaranteed
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import _cell
+from dp_polars._statistics.measures import Multiple
+from dp_polars._statistics.statement_facts import guaranteed
 from tests.helpers.needs import need
-from tests.registry import ASKS, NOISE, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, QUESTIONS, WEIGHT, Question
+from tests.registry import ASKS, NOISE, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, STATISTICS, WEIGHT, Statistic
 
 PEOPLE = 3000
 ROWS = pl.DataFrame(
@@ -56,9 +56,9 @@ def of_registry(unit):
     return outputs
 
 
-def questions(unit):
+def statistics(unit):
     losses = iter(LOSSES)
-    asked = {name: one for name, one in QUESTIONS.items() if not (unit == "rho" and one.is_pure)}
+    asked = {name: one for name, one in STATISTICS.items() if not (unit == "rho" and one.is_pure)}
     return {name: one.ask(**{unit: next(losses)}) for name, one in asked.items()}
 
 
@@ -84,7 +84,7 @@ def queries(unit):
     found = {
         "registry": grouped.agg(**of_registry(unit)),
         "one group": private().agg(**of_registry(unit)),
-        "questions": in_floats.group_by(KEYS).agg(**questions(unit)),
+        "statistics": in_floats.group_by(KEYS).agg(**statistics(unit)),
         "every row a person": ROWS.dp.protect(None).agg(dpp.len(**loss), X.dp.mean(0, 3, **loss).alias("mean")),
         "replacement": private(neighboring_relation="replace_one").agg(a=dpp.len(**loss), b=X.dp.sum(0, 3, **loss)),
         "more": grouped.agg(**more_outputs(unit)),
@@ -426,18 +426,18 @@ def test_outputs_with_the_same_bounds_say_them_once():
     assert [note.count(clipping) for note in query.explain()["note"]] == [1, 1, 1, 0]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", STATISTICS)
 def test_what_moves_values_has_clipping_bounds(name):
     """Whatever counts a value as another one, or weighs by one, names its bounds: by its rules of counting."""
-    question: Question = QUESTIONS[name]
+    statistic: Statistic = STATISTICS[name]
     rows = ROWS.cast({WEIGHT: pl.Float64})
-    query = rows.dp.protect("p", max_rows=1).agg(question.ask(epsilon=1).alias("out"))._asks[0].query
+    query = rows.dp.protect("p", max_rows=1).agg(statistic.ask(epsilon=1).alias("out"))._asks[0].query
     types = (
         (pl.Boolean(),)
         if name == "share"
-        else (pl.Int64(), *[pl.Float64()] * (not isinstance(question.options.get("counts", ""), str)))
+        else (pl.Int64(), *[pl.Float64()] * (not isinstance(statistic.options.get("counts", ""), str)))
     )
-    rules = query.evidence(*([] if question.way in OF_NO_COLUMN else types))
+    rules = query.evidence(*([] if statistic.way in OF_NO_COLUMN else types))
     moves = any(rule.row_weight is not None or isinstance(rule.binning, NearestBinning) for rule in rules)
     assert (query.clipping is not None) == moves
     assert query.clips_values == (moves and name != "share")

@@ -39,7 +39,7 @@ from dp_polars._publish.plan import (
     short,
     values_field_of,
 )
-from dp_polars._publish.schema import DEMO, Question, likely_unit, months_of, more_of, own_values, questions_of
+from dp_polars._publish.schema import DEMO, Statistic, likely_unit, months_of, more_of, own_values, statistics_of
 
 WARD, ODD = pl.Enum(["north", "south"]), 'it\'s "odd" {x}'
 # By name: the type of a column, and its public values as they are written.
@@ -96,33 +96,33 @@ def run(code, folder):
 def full(file="visits.parquet", **picked):
     """Everything that can be asked of the columns of that schema."""
     plan = Plan(SCHEMA, file, "patient", {"ward": VALUES["ward"]}, VALUES, max_groups=2, max_rows_per_group=2, rows=500)
-    questions = dict.fromkeys(questions_of(SCHEMA, "patient").values(), 1)
-    return Plan(**{**vars(plan), "questions": questions, **picked})
+    statistics = dict.fromkeys(statistics_of(SCHEMA, "patient").values(), 1)
+    return Plan(**{**vars(plan), "statistics": statistics, **picked})
 
 
-def questions(*asked, part=1):
-    """Questions as they are called, each with its column, and the part of the loss, or the error, of each."""
-    return {Question(*one.split()): part for one in asked}
+def statistics(*asked, part=1):
+    """Statistics as they are called, each with its column, and the part of the loss, or the error, of each."""
+    return {Statistic(*one.split()): part for one in asked}
 
 
-def by_error(questions, **picked):
-    """The same, of questions with how far off each may be."""
-    return full(questions=questions, by_error=True, **picked)
+def by_error(statistics, **picked):
+    """The same, of statistics with how far off each may be."""
+    return full(statistics=statistics, by_error=True, **picked)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wants_errors", [False, True])
-def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
+def test_every_statistic_becomes_code_that_runs(tmp_path, wants_errors):
     plan = full()
-    assert len(plan.questions) == 55
+    assert len(plan.statistics) == 55
     if wants_errors:
         # Deviations cost as much as several means, and quantiles more than a median.
         least = {"first_above": 0, "quantile": -1, "var": -1}
-        chosen = [asked for asked in plan.questions if asked.ask not in ("var", "std") or asked == ("var", "days")]
+        chosen = [asked for asked in plan.statistics if asked.ask not in ("var", "std") or asked == ("var", "days")]
         wanted = {q: plan.steps(q)[least[q.ask]] if q.ask in least else plan.usual(q) for q in chosen}
         plan = by_error(wanted, epsilon=20)
     else:
-        plan = full(questions={asked: PARTS[number % len(PARTS)] for number, asked in enumerate(plan.questions)})
+        plan = full(statistics={asked: PARTS[number % len(PARTS)] for number, asked in enumerate(plan.statistics)})
     drafted = draft(plan)
     assert drafted.messages == {}
     rows().write_parquet(tmp_path / "visits.parquet")
@@ -132,7 +132,7 @@ def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
     exec(drafted.code.split("shown =")[0].replace('"visits', f'"{tmp_path}/visits'), asked)
     columns = ["output", "selects", "error_95", "epsilon", "rho", "bounds"]
     assert asked["query"].explain().select(columns).equals(drafted.query.explain().select(columns))
-    assert f"shape: ({len(plan.questions)}, 5)" in said
+    assert f"shape: ({len(plan.statistics)}, 5)" in said
     # A second run is free: the ledger keeps the answers.
     assert run(drafted.code, tmp_path) == said
     assert all(len(line) <= 100 for line in drafted.code.splitlines())
@@ -142,7 +142,7 @@ def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
 @pytest.mark.parametrize("epsilon", EPSILONS[::7])
 @pytest.mark.parametrize("delta", DELTAS[::4])
 def test_what_is_guaranteed_is_shared_and_spent(tmp_path, unit, epsilon, delta):
-    asked = {Question("len"): 1, Question("mode", "ward"): 2, Question("median", "admitted"): 0.5}
+    asked = {Statistic("len"): 1, Statistic("mode", "ward"): 2, Statistic("median", "admitted"): 0.5}
     file = 'it\'s "odd".parquet'
     plan = Plan(SCHEMA, file, unit, {}, VALUES, asked, epsilon=epsilon, delta=delta)
     drafted = draft(plan)
@@ -181,7 +181,7 @@ def test_texts_that_are_called_like_dates_offer_months(tmp_path, engine):
     assert months == {"admitted_on_month": "admitted_on"}
     schema = frame.schema | dict.fromkeys(months, pl.Date())
     keys = {"admitted_on_month": "2026-03..2026-05"}
-    plan = Plan(schema, "visits.parquet", "patient", keys, {}, questions("n_people"), months=months, engine=engine)
+    plan = Plan(schema, "visits.parquet", "patient", keys, {}, statistics("n_people"), months=months, engine=engine)
     drafted = draft(plan)
     assert drafted.messages == {}
     frame.write_parquet(tmp_path / "visits.parquet")
@@ -197,12 +197,12 @@ def test_months_and_several_tables_run_as_they_stand(tmp_path, engine, apart):
     if engine == "duckdb":
         need("ibis")
         need("duckdb")
-    asked = questions("n_people", "mean days", "std days", "var cost", "first_above seen_month", "quantile admitted")
-    asked |= questions("mode diagnosis", part=2)
+    asked = statistics("n_people", "mean days", "std days", "var cost", "first_above seen_month", "quantile admitted")
+    asked |= statistics("mode diagnosis", part=2)
     values = {**VALUES, "seen_month": "2026-01..2026-12", "days": "0..30", "cost": "0..500"}
     more = {"quantiles admitted": "0.1, 0.9", "threshold seen_month": "30", "weights diagnosis": "days up to 60"}
     picked = {"schema": NO_ZONES, "months": MONTHS, "keys": BY_MONTH, "values": values, "more": more}
-    plan = full(questions=asked, engine=engine, apart=apart, **picked)
+    plan = full(statistics=asked, engine=engine, apart=apart, **picked)
     drafted = draft(plan)
     assert drafted.messages == {}
     rows().cast({"seen": pl.Datetime("us")}).write_parquet(tmp_path / "visits.parquet")
@@ -235,11 +235,11 @@ def test_the_name_of_a_file_is_no_pattern(tmp_path, name, engine):
     if engine == "duckdb":
         need("ibis")
         need("duckdb")
-    drafted = draft(full(name, questions={Question("len"): 20}, engine=engine))
+    drafted = draft(full(name, statistics={Statistic("len"): 20}, engine=engine))
     rows().drop("seen").write_parquet(tmp_path / name)
     (tmp_path / re.sub(r"[*?]|\[1\]", "1", name)).write_text("the pattern would take this one as well")
     assert "shape: (2, " in run(drafted.code, tmp_path)
-    assert "glob" not in draft(full(questions={Question("len"): 20})).code
+    assert "glob" not in draft(full(statistics={Statistic("len"): 20})).code
 
 
 @pytest.mark.parametrize(
@@ -254,8 +254,8 @@ def test_the_name_of_a_file_is_no_pattern(tmp_path, name, engine):
     ],
 )
 def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, said):
-    asked = questions("n_people", "quantile age", "first_above class", "mode diagnosis")
-    drafted = draft(full(questions=asked, more=more))
+    asked = statistics("n_people", "quantile age", "first_above class", "mode diagnosis")
+    drafted = draft(full(statistics=asked, more=more))
     assert said in drafted.messages[where]
     assert len(drafted.query._asks) == 3
     fields = {f"{kind} {column}": "" for kind, column in more_of(asked)}
@@ -266,7 +266,7 @@ def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, s
 
 
 def test_errors_that_cost_more_than_the_guarantee_have_no_code_and_those_that_nobody_can_afford_a_message():
-    wanted = questions("n_people", part=5) | questions("mode ward", part=20)
+    wanted = statistics("n_people", part=5) | statistics("mode ward", part=20)
     drafted = draft(by_error(wanted))
     assert "which is more than the guarantee" in drafted.messages["cost"]
     assert "There is no code yet" in page.seen(by_error(wanted), drafted, Relative(), "", "")
@@ -278,21 +278,21 @@ def test_errors_that_cost_more_than_the_guarantee_have_no_code_and_those_that_no
     assert "dpp.Budget(epsilon=3, delta=1e-6, " in enough.code
     assert "n_people(within=5)" in enough.code
     # Half of its step is 0.25.
-    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
-    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
+    drafted = draft(by_error({Statistic("n_people"): 50, Statistic("mean", "days"): 0.2501}))
+    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Statistic("mean", "days"))]
     assert [ask.name for ask in drafted.query._asks] == ["people"]
     assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
 
 
 def test_synthetic_rows_have_the_people_that_were_picked_or_are_refused(tmp_path):
-    asked = {Question("n_people"): 20, Question("len"): 20}
+    asked = {Statistic("n_people"): 20, Statistic("len"): 20}
     drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
     assert 'privacy_unit="diagnosis"' in drafted.code
     assert "shape: (2, " in run(drafted.code, tmp_path)
     people = {}
     exec(drafted.code.split("query =")[0].replace("synthetic-budget", f"{tmp_path}/other"), people)
     assert people["rows"].collect()["diagnosis"].n_unique() == 5000
-    asked = {Question("len"): 20}
+    asked = {Statistic("len"): 20}
     drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
     assert drafted.query is None
     assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
@@ -303,7 +303,7 @@ def test_names_of_outputs_are_apart_and_as_they_are_shown():
     plan = full(keys={"ward": "north\nsouth", "kind": "d"})
     names = [*plan.named()]
     assert len(names) == len({*names, *plan.keys}) - 2
-    schema, asked = pl.Schema({"people": pl.Int64(), "rows": pl.Boolean()}), questions("n_people", "len", part=10)
+    schema, asked = pl.Schema({"people": pl.Int64(), "rows": pl.Boolean()}), statistics("n_people", "len", part=10)
     clash = Plan(schema, "f.parquet", "people", {"rows": "true\nfalse"}, {}, asked, max_rows_per_group=1)
     assert [*clash.named()] == ["people", "rows_"]
     assert draft(clash).messages == {}
@@ -342,9 +342,9 @@ def test_names_of_outputs_are_apart_and_as_they_are_shown():
     ],
 )
 def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
-    asked = questions("n_people", "mode diagnosis", "mode class", "median age", "mean days", "sum days")
+    asked = statistics("n_people", "mode diagnosis", "mode class", "median age", "mean days", "sum days")
     values = {} if picked.get("values") == {} else {**VALUES, "class": "1..5", **picked.get("values", {})}
-    plan = full(**{**picked, "values": values, "questions": asked})
+    plan = full(**{**picked, "values": values, "statistics": asked})
     drafted = draft(plan)
     assert said in drafted.messages[where]
     if where.startswith(("unit", "key")):
@@ -432,15 +432,15 @@ def test_a_plan_without_a_unit_says_that_none_was_given_and_nothing_picked_is_no
     assert "No synthetic people can be made" in page.dropped(full(unit=...), drafted, 3, 0)
     assert [*page.figures(drafted)] == []
     assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
-    assert "how many people" in questions_of(SCHEMA, ...)
-    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
-    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one statistic."})
+    assert "how many people" in statistics_of(SCHEMA, ...)
+    assert draft(full(statistics={})) == draft(full(statistics={}, keys={}))
+    assert draft(full(statistics={})) == Draft(None, {"statistics": "Pick at least one statistic."})
 
 
 def test_the_page_escapes_what_it_shows():
     evil = "<script>alert(1)</script>"
     schema = pl.Schema({"patient": pl.Int64(), evil: pl.Enum([evil, "b"])})
-    asked = {Question("mode", evil): 20, Question("n_people"): 20}
+    asked = {Statistic("mode", evil): 20, Statistic("n_people"): 20}
     plan = Plan(schema, evil, "patient", {evil: own_values(schema[evil])}, {evil: own_values(schema[evil])}, asked)
     drafted = draft(plan)
     shown = [
@@ -462,17 +462,17 @@ def test_the_page_escapes_what_it_shows():
 
 
 def test_the_page_begins_with_the_guarantee():
-    plan = full(questions={Question("n_people"): 1, Question("mode", "ward"): 1}, epsilon=0.5, delta=1e-9)
+    plan = full(statistics={Statistic("n_people"): 1, Statistic("mode", "ward"): 1}, epsilon=0.5, delta=1e-9)
     drafted = draft(plan)
     said = page.costs(plan, drafted, drafted.query)
     assert "<strong>ε = 0.5, δ = 1e-9</strong>" in said
     assert "in all, the unit is epsilon: errors are 0." in said
     assert "ε = 0.5, δ = 1e-9</div>" in page.whole(plan, drafted, [], "")
     # A first value needs a loss in epsilon, and with it all others have one.
-    many = {asked: 1 for asked in full().questions if asked.ask != "first_above"}
+    many = {asked: 1 for asked in full().statistics if asked.ask != "first_above"}
     for other, words in (
-        (full(epsilon=2, questions=many), "in all, the unit is rho: errors are 0."),
-        (by_error({Question("n_people"): 20}), "These errors cost epsilon=0.2921"),
+        (full(epsilon=2, statistics=many), "in all, the unit is rho: errors are 0."),
+        (by_error({Statistic("n_people"): 20}), "These errors cost epsilon=0.2921"),
     ):
         drafted = draft(other)
         assert words in page.costs(other, drafted, drafted.query)
@@ -491,7 +491,7 @@ def test_the_likely_unit():
 
 def test_columns_named_like_a_pattern_are_refused_and_those_that_can_not_be_typed_not_offered_for_groups():
     for name in ("^a.*$", "*"):
-        plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, questions("len"))
+        plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, statistics("len"))
         drafted = draft(plan)
         assert "named like a pattern" in drafted.messages["unit"]
         assert "No synthetic people can be made" in page.dropped(plan, drafted, 3, 0.5)

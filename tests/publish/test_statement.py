@@ -24,9 +24,9 @@ from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import float_up
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.cube_query import CubeQuery
-from dp_polars._questions.statement import _for_markdown, _yaml
-from dp_polars._questions.statement_facts import FIELDS
 from dp_polars._sources.plans import steps_and_urls
+from dp_polars._statistics.statement import _for_markdown, _yaml
+from dp_polars._statistics.statement_facts import FIELDS
 from tests.helpers.needs import need
 from tests.helpers.places import ROOT
 from tests.helpers.refusals import refused
@@ -174,14 +174,14 @@ def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, 
 
 def test_the_statement_of_a_query_without_data():
     need("ibis")
-    asked = runpy.run_path(str(ROOT / "examples" / "warehouse.py"))["question"]()
+    asked = runpy.run_path(str(ROOT / "examples" / "warehouse.py"))["report_query"]()
     text = json.dumps(is_whole(asked.statement(**KNOWN)))
     assert "columns are not known, for no data are bound" in text
     assert "151 grid points, evenly from -30 to 120" in text
 
 
 @pytest.mark.parametrize("name", {**ASKS, **NUMBERS})
-def test_a_statement_of_every_plain_question(name):
+def test_a_statement_of_every_plain_statistic(name):
     ask = {**ASKS, **NUMBERS}[name]
     arguments = {**ask.options, **ask.example}
     private = getattr(pl.col("x").dp, name)(*ask.arguments, **arguments)
@@ -216,7 +216,7 @@ def every_query():
 
 
 @pytest.mark.parametrize("name", every_query())
-def test_a_statement_of_every_private_question(name):
+def test_a_statement_of_every_private_statistic(name):
     asked = every_query()[name]
     record = is_whole(asked.statement(**KNOWN))
     loss = record["deployment"]["privacy_loss"]["privacy_parameters"]

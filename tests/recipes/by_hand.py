@@ -1,4 +1,4 @@
-"""Questions about the tables that recipes make, and the answers worked out by hand from the ten visits."""
+"""Queries about the tables that recipes make, and the answers worked out by hand from the ten visits."""
 
 from __future__ import annotations
 

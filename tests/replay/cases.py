@@ -58,7 +58,7 @@ class Case:
     groups
         Places of public keys; None: one group.
     asked
-        A way to ask, which of its questions, and in which loss; more of them in one release.
+        A way to ask, which of its queries, and in which loss; more of them in one release.
     bounds
         Of `protect`, its relation too.
     intervals
@@ -70,7 +70,7 @@ class Case:
     filtered
         Whether only rows of a positive weight count in the outputs of `agg`.
     step
-        A step that makes several rows of one, before the question: in `MULTIPLYING`.
+        A step that makes several rows of one, before the query: in `MULTIPLYING`.
     """
 
     kind: str
@@ -127,19 +127,17 @@ class Case:
         return pl.DataFrame({"g": pl.Series([column.values[place] for place in self.groups], dtype=dtype)})
 
     def query(self, protect: Callable[..., Any], **more: Any) -> dpp.PrivateQuery:
-        """The question, to private rows that `protect` makes."""
+        """The query, to private rows that `protect` makes."""
         private = protect(None if self.unit is None else "p", **dict(self.bounds), **more)
         if self.step is not None:
             private = MULTIPLYING[self.step](private)
         (way, which, loss), *_ = self.asked
         if way in OF_FRAMES:
-            questions = OF_FRAMES[way](private, self.keys, "g", LOSSES[loss])
-            return questions[which % len(questions)]
+            queries = OF_FRAMES[way](private, self.keys, "g", LOSSES[loss])
+            return queries[which % len(queries)]
         people = self.unit is not None
         where = pl.col(WEIGHT) > 0 if self.filtered else None
-        asks = {
-            f"{name} {i}": question(name, self.kind, n, m, people, where) for i, (name, n, m) in enumerate(self.asked)
-        }
+        asks = {f"{name} {i}": query(name, self.kind, n, m, people, where) for i, (name, n, m) in enumerate(self.asked)}
         return (private if self.keys is None else private.group_by(self.keys)).agg(**asks)
 
 
@@ -149,10 +147,8 @@ def _at(of: tuple[pl.DataType, list[Any]], places: list[int | None]) -> pl.Serie
     return pl.Series(found, dtype=dtype, strict=False)
 
 
-def question(
-    name: str, kind: str, which: int, loss: int, people: bool, where: pl.Expr | None = None
-) -> dpp.PrivateExpr:
-    """One of the questions of a way to ask about a column `x`."""
+def query(name: str, kind: str, which: int, loss: int, people: bool, where: pl.Expr | None = None) -> dpp.PrivateExpr:
+    """One of the queries of a way to ask about a column `x`."""
     if name in OF_NO_COLUMN:
         return getattr(dpp, name)(where=where, **LOSSES[loss])
     if name in OF_CONDITIONS:

@@ -27,7 +27,7 @@ from tests.registry import quantile_scores
 from tests.replay.cases import OF_PEOPLE, Case
 from tests.replay.doors import Call, Doors, Parts
 
-# All in which questions to an engine may differ: where something lies in memory, how many rows Polars itself finds in
+# All in which queries to an engine may differ: where something lies in memory, how many rows Polars itself finds in
 # the head of a file, how often the test has made a table, and Spark's numbers of columns and of its own tables.
 _MASKED = re.compile(r"0x[0-9a-fA-F]+|ESTIMATED ROWS: \d+|(?<=\brows)\d+|(?<=#)\d+L?|(?<=RDD\[)\d+|(?<=_)\d+(?=\])")
 # Costs that are irrational are rounded up, each by itself.

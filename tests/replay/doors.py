@@ -47,24 +47,24 @@ def _of_rows(make):
 # makes what stands there instead of it.
 _PLACES = [
     # Mechanisms, each where all that follows from its output begins.
-    ("_questions.categories", "draw_groups", "_choice"),
-    ("_questions.categories", "draw_from_rows", "_choice_of_rows"),
-    ("_questions.categories", "gap_groups", "_gap"),
-    ("_questions.categories", "gap_from_rows", "_gap_of_rows"),
-    ("_questions.extremes", "first_above_groups", "_above"),
-    ("_questions.answer_lists", "draw_in_rounds", "_rounds"),
-    ("_questions.answer_lists", "draw_jointly", "_jointly"),
+    ("_statistics.categories", "draw_groups", "_choice"),
+    ("_statistics.categories", "draw_from_rows", "_choice_of_rows"),
+    ("_statistics.categories", "gap_groups", "_gap"),
+    ("_statistics.categories", "gap_from_rows", "_gap_of_rows"),
+    ("_statistics.extremes", "first_above_groups", "_above"),
+    ("_statistics.answer_lists", "draw_in_rounds", "_rounds"),
+    ("_statistics.answer_lists", "draw_jointly", "_jointly"),
     ("_mechanisms.quantile_trees:TreeDraw", "groups", "_list"),
-    ("_questions.measures", "noise_of", "_noise"),
-    ("_questions.measures", "add_noise", "_with_noise"),
-    ("_questions.extremes", "best_rows", "_row"),
-    ("_questions.extremes", "best_rows_with_gap", "_row_with_gap"),
+    ("_statistics.measures", "noise_of", "_noise"),
+    ("_statistics.measures", "add_noise", "_with_noise"),
+    ("_statistics.extremes", "best_rows", "_row"),
+    ("_statistics.extremes", "best_rows_with_gap", "_row_with_gap"),
     ("_mechanisms.selection:OwnSensitivities", "best", "_own_row"),
     ("_mechanisms.partition_selection:PartitionSelection", "draw", "_shown"),
     ("_mechanisms.partition_selection:GaussianThreshold", "draw", "_shown_with_number"),
     # What is drawn for: an output from its histograms, or keys.
     ("_release.contract:Output", "drawn", "_output"),
-    ("_questions.question:KeysThatAreThere", "drawn", "_keys"),
+    ("_statistics.statistic:KeysThatAreThere", "drawn", "_keys"),
     # Time, and secrets that are part of what is asked.
     ("_accounting.budget", "time", "_time"),
     ("_release.request", "datetime", "_datetime"),
@@ -371,15 +371,15 @@ class Doors(AbstractContextManager["Doors"]):
     # --- Keys ---
 
     def _keys(self, drawn):
-        def noted(question, keys, people):
-            # A worker's question is not given the keys; they are all but the last of the columns that it draws for.
+        def noted(query, keys, people):
+            # A worker's query is not given the keys; they are all but the last of the columns that it draws for.
             rows = self._rows if self.is_worker else zip(*keys, strict=True)
             self._own_keys = [tuple(map(repr, key)) for key in rows]
-            claim = question.claim
+            claim = query.claim
             self._called(
                 "keys", claim.mechanism, claim.rate, (), dict(zip(self._own_keys, people.tolist(), strict=True))
             )
-            return drawn(question, keys, people)
+            return drawn(query, keys, people)
 
         return noted
 

@@ -20,9 +20,9 @@ from dp_polars._expressions.namespace import PrivateNamespace
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.person_weights import UNIT_BITS, PersonWeight
-from dp_polars._questions.measures import Count
 from dp_polars._release import contract
 from dp_polars._release.protection import Limits, Protection
+from dp_polars._statistics.measures import Count
 from tests.fuzzing.exploring import explore
 from tests.registry import ASKS, COLUMNS, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, UNITS
 from tests.replay.cases import cases

@@ -31,9 +31,9 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._bins.binning import Clamping, Squares
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._questions.categories import Quantile
 from dp_polars._release.contract import Output
 from dp_polars._release.protection import Limits
+from dp_polars._statistics.categories import Quantile
 from tests.engines.orders import (
     ASKED,
     BOUNDS,
@@ -727,7 +727,7 @@ def release_logged(spark, tmp_path, pause, *, to_file, disturb=None, first=None)
     return len(drawn) - GROUPS
 
 
-EVERY_QUESTION = {
+EVERY_QUERY = {
     "answers": lambda private: private.group_by({"g": range(3)}).agg(
         rows=dpp.len(epsilon=1),
         people=dpp.n_people(epsilon=1),
@@ -749,7 +749,7 @@ EVERY_QUESTION = {
 
 @on_both
 @pytest.mark.parametrize("most_cells", [0, 2**60])
-@pytest.mark.parametrize("name", EVERY_QUESTION)
+@pytest.mark.parametrize("name", EVERY_QUERY)
 def test_a_query_reads_its_rows_once(spark, tmp_path, monkeypatch, name, most_cells):
     """So sums of floats and picks in what made them may be others each time: all outputs are of the same rows."""
     monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", most_cells)
@@ -764,7 +764,7 @@ def test_a_query_reads_its_rows_once(spark, tmp_path, monkeypatch, name, most_ce
     rows = rows.with_columns(x=pl.col("p") % 9, y=pl.col("g") / 3)
     frame = to_spark(spark, rows).coalesce(1)
     frame = frame.mapInArrow(noting, frame.schema)
-    released = dpp.spark.release(EVERY_QUESTION[name](dpp.protect("p", max_rows_per_group=1, max_groups=2)), frame)
+    released = dpp.spark.release(EVERY_QUERY[name](dpp.protect("p", max_rows_per_group=1, max_groups=2)), frame)
     if not isinstance(released, dpp.Cube):
         to_polars(released)
     assert log.read_text() == "read\n"

@@ -307,7 +307,7 @@ def test_every_release_has_a_secret_of_its_own(engine):
     assert not any(slot in text for slot in (dialects.OF_GROUPS, dialects.OF_ROWS) for text in told)
 
 
-def test_a_statement_is_written_once_and_anew_where_types_or_the_question_change(engine):
+def test_a_statement_is_written_once_and_anew_where_types_or_the_query_change(engine):
     """Ibis takes longer to write one than the engine takes to run it on few rows."""
     frame = pl.DataFrame({"p": [0, 1, 2, 3], "x": [1, 2, 2, 2]})
     name = engine.table(frame).get_name()

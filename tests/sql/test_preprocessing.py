@@ -55,7 +55,7 @@ def postgres(server):
 
 
 def asked(table, unit):
-    """Questions about people, rows, and the last column, which is the one that is made."""
+    """Queries about people, rows, and the last column, which is the one that is made."""
     asks = {"n": dpp.len(epsilon=SURE), "people": dpp.n_people(epsilon=SURE)}
     name = table.columns[-1]
     asks["values"] = dpp.count(name, epsilon=SURE)

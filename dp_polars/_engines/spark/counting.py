@@ -30,8 +30,8 @@ from dp_polars._engines.spark.rows import (
 from dp_polars._engines.spark.weighing import draws_nothing, parts_of_people, with_weights
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._questions.question import COUNT
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars._statistics.statistic import COUNT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -150,9 +150,9 @@ def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
     """
     names = list(work.types)
     fields = [spark_types.StructField(name, frame.schema[name].dataType) for name in names]
-    if work.question.counts:
+    if work.statistic.counts:
         fields.append(spark_types.StructField(COUNT, spark_types.LongType()))
-    stage = selecting(work.question, work.types)
+    stage = selecting(work.statistic, work.types)
     drawn = mapped(_people_by_key(frame, work), stage, spark_types.StructType(fields))
     return drawn.repartition(1).sortWithinPartitions(*(sf.col(quoted(name)) for name in names))
 

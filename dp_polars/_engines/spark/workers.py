@@ -18,7 +18,7 @@ from dp_polars._base.numbers import Ints
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import Binning
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._questions.question import COUNT, KeysThatAreThere
+from dp_polars._statistics.statistic import COUNT, KeysThatAreThere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +85,7 @@ def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
     return _silenced_stage(encode)
 
 
-def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
+def selecting(statistic: KeysThatAreThere, types: pl.Schema) -> Stage:
     """Return the stage from (k0, k1, …, people) to the keys that are shown, with their noisy numbers if asked."""
 
     def select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,9 +93,9 @@ def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
             *keys, people = rows.combine_chunks().columns
             # The values matter only where types are wide.
             wide = [pl.Series(key) for key, dtype in zip(keys, types.dtypes(), strict=True) if is_wide(dtype)]
-            shown, noisy = question.drawn(wide, _numpy(people))
+            shown, noisy = statistic.drawn(wide, _numpy(people))
             names = list(types)
-            if question.counts:
+            if statistic.counts:
                 keys, names = [*keys, pa.chunked_array([noisy])], [*names, COUNT]
             yield from pa.table(keys, names=names).filter(pa.array(shown)).to_batches()
 

@@ -135,7 +135,9 @@ def test_ranges_hold_all_totals_within_the_bounds_of_the_noise_and_no_more(ask, 
     rng, (steps, largest, _) = np.random.default_rng(2), map(int, query.changes(INT))
     offs = {1: (3, 5, 2), 2**17: (2 * steps, 3 * largest, 2)}[1 if upper == 2 else 2**17]
     known = {(claim.score_range, 0.05 / 3): off for claim, off in zip(query.noise(INT), offs, strict=True)}
-    monkeypatch.setattr("dp_polars._questions.averages.noise_bound", lambda claim, beta: known[claim.score_range, beta])
+    monkeypatch.setattr(
+        "dp_polars._statistics.averages.noise_bound", lambda claim, beta: known[claim.score_range, beta]
+    )
     count = rng.integers(-1, 9, 300)
     totals = [rng.integers(-9 * steps, 9 * steps, 300), rng.integers(-9 * largest, 9 * largest, 300), count]
     answers, low, high = (one.to_numpy() for one in query.presented([*map(pl.Series, totals)], 0.05, INT))

@@ -17,8 +17,8 @@ from dp_polars._accounting.terms import NeighboringRelation, exact
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._questions.measures import Clipped, Measure
-from dp_polars._questions.question import CountRule, HistogramQuery
+from dp_polars._statistics.measures import Clipped, Measure
+from dp_polars._statistics.statistic import CountRule, HistogramQuery
 
 
 class Average(Clipped):

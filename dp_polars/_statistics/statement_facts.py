@@ -19,7 +19,7 @@ from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
 from dp_polars._base.numbers import Number, as_fraction, cost_up, float_up, given, loss_up, one_of, show
 from dp_polars._bins.candidates import Grid, ends_of
-from dp_polars._questions.question import Asked
+from dp_polars._statistics.statistic import Asked
 
 #: The δ at which a loss is also given as an ε, where no other one is requested.
 AT_DELTA = Fraction(1, 10**6)

@@ -3,7 +3,7 @@
 The loss of one group is a table: i rows (or people) go and j come, whatever the rows and those of all others are. The
 tables of groups are added up over all ways in which a person's rows, and those of who takes their place, may spread.
 Bounds and laws are written here anew; of the package come only the rates of the draws, and what it claims. What is
-asked stands in `QUESTIONS` of `tests/registry.py`.
+asked stands in `STATISTICS` of `tests/registry.py`.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.first_above_laws import log_law
-from tests.registry import COUNTED, NUMBERS, OF_CONDITIONS, OF_NO_COLUMN, QUESTIONS, under
+from tests.registry import COUNTED, NUMBERS, OF_CONDITIONS, OF_NO_COLUMN, STATISTICS, under
 
 LOSSES = [{"epsilon": Fraction(1, 2)}, {"epsilon": 4}, {"rho": Fraction(1, 100)}, {"rho": 2}]
 # Near 1 the bound on choices is attained, at 2 and above other spreads of what is only pure.
@@ -188,19 +188,19 @@ def of_values(*, people):
     return lambda i, j: [(1,) * min(i + j, 3)] if people else [(i, j)]
 
 
-def losses_of_group(question, query, most, people):
+def losses_of_group(statistic, query, most, people):
     """The table of a group."""
-    way, options = question.way, question.options
+    way, options = statistic.way, statistic.options
     if way in ("median", "quantile"):
-        return of_quantile(Fraction(str(question.arguments[0])) if way == "quantile" else Fraction(1, 2), query, most)
+        return of_quantile(Fraction(str(statistic.arguments[0])) if way == "quantile" else Fraction(1, 2), query, most)
     if way == "mode":
         by = 1 if options.get("counts", "people") in ("people", "rows") else 2  # of two columns: values and weights
         return of_counts(partial(of_modes, constant=options.get("too_few"), by=by), query, most, people, by)
     if way in ("top_k", "first_above"):
         return of_counts(of_tops if way == "top_k" else of_first_above, query, most, people)
     moves = {
-        "sum": lambda: of_ends(*options.get("per_person", question.arguments), options.get("step", 1)),
-        "mean": lambda: of_mean(*question.arguments),
+        "sum": lambda: of_ends(*options.get("per_person", statistic.arguments), options.get("step", 1)),
+        "mean": lambda: of_mean(*statistic.arguments),
         "share": lambda: of_mean(0, 1),
         "value_counts": lambda: of_values(people=people),
     }
@@ -230,13 +230,13 @@ def worst(table, total, per_group, groups, of_person, relation):
     return np.maximum(table[firsts, 0].sum(axis=1).max(axis=0), table[0, firsts].sum(axis=1).max(axis=0))
 
 
-def asked(question, relation, **more):
-    """The question as an expression and on private frames, and how a person's rows may spread, by the docs."""
+def asked(statistic, relation, **more):
+    """The statistic as an expression and on private frames, and how a person's rows may spread, by the docs."""
     every = 9  # an expression may be asked of any number of groups
-    expr, counts_values = question.ask(**more), question.way == "value_counts"
-    if question.way != "n_people" and "per_person" not in question.options:
+    expr, counts_values = statistic.ask(**more), statistic.way == "value_counts"
+    if statistic.way != "n_people" and "per_person" not in statistic.options:
         for rows in (1, 2, 3):
-            query = under(relation, question.ask(**more, contributions=rows).query)
+            query = under(relation, statistic.ask(**more, contributions=rows).query)
             yield query, (rows, rows, every, rows), False
         private = dpp.protect(None, neighboring_relation=relation)
         for groups, frame in ((1, private), (3, private.group_by({"g": range(3)}))):
@@ -246,7 +246,7 @@ def asked(question, relation, **more):
         frame = dpp.protect("p", **{key: n for key, n in given.items() if n}, neighboring_relation=relation)
         query = (frame if groups is None else frame.group_by({"g": range(groups)})).agg(a=expr)._asks[0].query
         number, few = groups or 1, min(of_person or every, groups or 1)
-        if question.of_people:
+        if statistic.of_people:
             in_all = min(most or every, few)
             yield query, (in_all, 1, number, in_all), True
         else:
@@ -259,18 +259,20 @@ def asked(question, relation, **more):
 LEAST = {"top 2": (0.89, 0.3), "top 2 of rows": (0.78, 0.3), "top 3": (0.65, 0.3), "three fifths": (0.97, 0.24)}
 
 
-@pytest.mark.parametrize("name", [name for name, question in QUESTIONS.items() if question.way not in ("var", "std")])
-def test_no_question_is_charged_less_than_it_costs(name, relation):
-    question, attained = QUESTIONS[name], {}
-    for loss, mechanism in itertools.product(LOSSES, question.mechanisms):
-        if (mechanism == "discrete_gaussian" and "epsilon" in loss) or (question.is_pure and "rho" in loss):
+@pytest.mark.parametrize(
+    "name", [name for name, statistic in STATISTICS.items() if statistic.way not in ("var", "std")]
+)
+def test_no_statistic_is_charged_less_than_it_costs(name, relation):
+    statistic, attained = STATISTICS[name], {}
+    for loss, mechanism in itertools.product(LOSSES, statistic.mechanisms):
+        if (mechanism == "discrete_gaussian" and "epsilon" in loss) or (statistic.is_pure and "rho" in loss):
             continue
         tables = {}
-        for query, spread, people in asked(question, relation, mechanism=mechanism, **loss):
+        for query, spread, people in asked(statistic, relation, mechanism=mechanism, **loss):
             total, per_group, groups, of_person = spread
             key = query.claim.rate, query.claim.score_range, per_group, people, getattr(query, "in_parts", False)
             if key not in tables:
-                tables[key] = losses_of_group(question, query, per_group, people)
+                tables[key] = losses_of_group(statistic, query, per_group, people)
             found = worst(tables[key], total, per_group, groups, of_person, relation)
             costs = [("rho", found[1:].max())]
             if query.claim.has_epsilon:
@@ -297,4 +299,4 @@ def test_losses_of_fine_noise_are_those_of_its_law(rate, shift):
 
 def test_every_way_to_ask_is_enumerated():
     """Of variances, what rows move is enumerated by `test_numbers.py`."""
-    assert {question.way for question in QUESTIONS.values()} == {*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_CONDITIONS}
+    assert {statistic.way for statistic in STATISTICS.values()} == {*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_CONDITIONS}

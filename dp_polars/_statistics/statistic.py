@@ -56,7 +56,7 @@ class Asked(ABC):
         """Return the statistic in a few words, for claims, messages and the ledger."""
 
     def with_claim(self, claim: Claim) -> Self:
-        return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
+        return replace(self, claim=claim)  # type: ignore[type-var]  # every statistic is a dataclass
 
     @property
     def clipping(self) -> str | None:

@@ -102,10 +102,10 @@ def test_what_is_refused(more, error, message):
 @pytest.mark.parametrize("size", [1, 4, 60])
 def test_both_errors_hold_and_are_no_larger_than_they_must_be(size):
     """Among the worst counts of all, those at the bounds: by the exact law."""
-    question = dpp.first_above("x", range(size), threshold=300, epsilon=0.5).query
-    above, below = question.errors(size, 0.05)
-    assert question.error(size, 0.05) == max(above, below)
-    rate = float(question.claim.rate)
+    statistic = dpp.first_above("x", range(size), threshold=300, epsilon=0.5).query
+    above, below = statistic.errors(size, 0.05)
+    assert statistic.error(size, 0.05) == max(above, below)
+    rate = float(statistic.claim.rate)
     assert above == pytest.approx(math.log(10) / rate)
     assert below == pytest.approx(math.log(10 * size) / rate)
     counts = np.full((1, size), 300 - below)

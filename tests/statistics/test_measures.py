@@ -13,7 +13,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, noise_bound
-from dp_polars._questions.measures import BETA, checked, noisy, totals_of
+from dp_polars._statistics.measures import BETA, checked, noisy, totals_of
 
 SCALES = [Fraction(1, 100), Fraction(1, 3), Fraction(7, 10), Fraction(1), Fraction(5, 2), Fraction(40), Fraction(4095)]
 SCALES += [Fraction(4097), Fraction(123_457, 3), Fraction(10**6)]

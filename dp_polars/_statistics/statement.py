@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._accounting.terms import in_words
 from dp_polars._base.numbers import as_fraction, cost_up, plural, rounded_down, show
-from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field, checked, software
+from dp_polars._statistics.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field, checked, software
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.noisy_gap import type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, best_rows_with_gap
-from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import CountRule, HistogramQuery, Query, clipped_to
+from dp_polars._statistics.measures import counts_at_loss
+from dp_polars._statistics.statistic import CountRule, HistogramQuery, Query, clipped_to
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 

@@ -1,5 +1,5 @@
 """What one output asks, as a frozen value: its histograms, its claim and how it is drawn; and how it is stated.
 
-Begin with `question.Query`. Imports `_mechanisms` and below, and knows no engine. Histograms, or rows of codes, come
+Begin with `statistic.Query`. Imports `_mechanisms` and below, and knows no engine. Histograms, or rows of codes, come
 in; answers go out.
 """

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from dp_polars._bins.binning import Clamping
-from dp_polars._questions.categories import Mode, Quantile
-from dp_polars._questions.extremes import ArgMax
-from dp_polars._questions.question import describe
+from dp_polars._statistics.categories import Mode, Quantile
+from dp_polars._statistics.extremes import ArgMax
+from dp_polars._statistics.statistic import describe
 from tests.helpers.reference import bounded_range_rho
 from tests.registry import under
 
@@ -210,7 +210,7 @@ PRINTED = [
 ]
 
 
-def test_questions_say_what_they_claim():
+def test_statistics_say_what_they_claim():
     assert [type(query) for query, *_ in PRINTED] == [Mode, Quantile, ArgMax]
     for query, *lines in PRINTED:
         assert describe(query).splitlines() == lines

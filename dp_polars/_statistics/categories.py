@@ -22,7 +22,7 @@ from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
 from dp_polars._mechanisms.noisy_gap import WithGap, gap_from_rows, gap_groups, type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import Columns, CountRule, HistogramQuery, clipped_to
+from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, clipped_to
 
 _LARGEST_DENOMINATOR = 10_000
 _MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones, gaps fit into 62 bits

@@ -22,7 +22,7 @@ from dp_polars._mechanisms import quantile_trees
 from dp_polars._mechanisms.histograms import Histogram, QuantileScore
 from dp_polars._mechanisms.quantile_trees import Cells, TreeDraw, digit_bits, levels_of, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._questions.categories import Quantile
+from dp_polars._statistics.categories import Quantile
 from tests.helpers.places import ROOT
 from tests.privacy.datasets import all_counts, as_rows, scores_of
 from tests.registry import MECHANISMS, RELATIONS

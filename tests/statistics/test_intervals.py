@@ -25,7 +25,7 @@ ALPHAS = [Fraction(1, 2), Fraction(1, 4), Fraction(2, 3), Fraction(9, 10)]
 
 
 def asked(alpha, size, *, groups=3, relation="add_or_remove_one", **options):
-    """The question as a private frame asks it, of rows that are people."""
+    """The statistic as a private frame asks it, of rows that are people."""
     if not {"epsilon", "rho"} & options.keys():
         options["epsilon"] = 1
     private = dpp.protect(None, neighboring_relation=relation).group_by({"g": range(groups)})

@@ -23,11 +23,11 @@ from dp_polars._bins.candidates import Categories, ordered
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore
 from dp_polars._mechanisms.selection import _exact_gap
-from dp_polars._questions.answer_lists import QuantileList, TopK
-from dp_polars._questions.averages import Mean, Share, Variance
-from dp_polars._questions.categories import Mode, Quantile
-from dp_polars._questions.extremes import FirstAbove
-from dp_polars._questions.measures import Count, Sum, SumOfPeople, ValueCounts
+from dp_polars._statistics.answer_lists import QuantileList, TopK
+from dp_polars._statistics.averages import Mean, Share, Variance
+from dp_polars._statistics.categories import Mode, Quantile
+from dp_polars._statistics.extremes import FirstAbove
+from dp_polars._statistics.measures import Count, Sum, SumOfPeople, ValueCounts
 from tests.helpers import machine_checked
 from tests.helpers.symbolic import Terms, integers, larger, smaller
 
@@ -55,7 +55,7 @@ NOISE = claim("discrete_laplace")
 
 @dataclass(frozen=True)
 class Case:
-    """What neighbours change of a question, and the R that the code has for it.
+    """What neighbours change of a statistic, and the R that the code has for it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Case:
         Numbers of the solver -> what the code's own score makes of them: a change again.
     """
 
-    question: str
+    statistic: str
     relation: str
     largest: Fraction
     change: z3.ExprRef
@@ -142,7 +142,7 @@ def one_group(score, change, name="n", x=X, y=Y):
 
 
 def of_choice(name, query, score, coming, most=None, x=X, y=Y):
-    """Yield the cases of a question that is drawn by a score; `coming(name)` is what one row, or person, adds."""
+    """Yield the cases of a statistic that is drawn by a score; `coming(name)` is what one row, or person, adds."""
 
     def case(relation, largest, change, holds, by_code=None, attained=None):
         return Case(name, relation, Fraction(largest), change, holds, most=attained, scores=by_code)
@@ -513,18 +513,18 @@ def test_the_gaps_of_own_sensitivities_are_those_of_the_code():
 
 
 def table():
-    """Return the table of the page: a row for each question, and R for each relation."""
+    """Return the table of the page: a row for each statistic, and R for each relation."""
     columns = ["add or remove", "replace, in two groups", "replace, one group"]
     rows = {}
     for kind in KINDS:
         for case in cases(kind):
-            if not isinstance(case.rows, int) or z3.is_expr(case.rows) or ": the one at" in case.question:
+            if not isinstance(case.rows, int) or z3.is_expr(case.rows) or ": the one at" in case.statistic:
                 continue
             shown = str(case.largest) if case.most is None else f"{case.largest} ({case.most})"
             relation = {"replace": columns[1], "as claimed": columns[0], "replace, in one group": columns[2]}
             column = relation.get(case.relation, case.relation)
             if column in columns:
-                rows.setdefault(case.question, {})[column] = shown
+                rows.setdefault(case.statistic, {})[column] = shown
     lines = ["| statistic | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, found in rows.items():
         lines.append(f"| {name} | " + " | ".join(found.get(column, "") for column in columns) + " |")

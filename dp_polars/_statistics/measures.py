@@ -33,7 +33,7 @@ from dp_polars._bins.weights import check_held, check_size, clamping_of, in_step
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
-from dp_polars._questions.question import CountRule, HistogramQuery, clipped_to, in_lists
+from dp_polars._statistics.statistic import CountRule, HistogramQuery, clipped_to, in_lists
 
 BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
 

@@ -26,9 +26,9 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
-from dp_polars._questions.categories import as_alpha, how, step_of
-from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, clipped_to, in_lists
+from dp_polars._statistics.categories import as_alpha, how, step_of
+from dp_polars._statistics.measures import counts_at_loss
+from dp_polars._statistics.statistic import HistogramQuery, ListQuery, Mistakes, clipped_to, in_lists
 
 # Quantiles that are requested at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"

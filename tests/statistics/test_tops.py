@@ -12,7 +12,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._questions.measures import ValueCounts
+from dp_polars._statistics.measures import ValueCounts
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of, lists, missed
 from tests.mechanisms.test_ranking import histogram_of

@@ -13,8 +13,8 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.terms import Loss
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._questions.measures import check_within, error_95, with_loss_for
-from tests.questions.test_measures import tail
+from dp_polars._statistics.measures import check_within, error_95, with_loss_for
+from tests.statistics.test_measures import tail
 
 
 @pytest.mark.parametrize("within", [0, 1, 7, 100, 10**5])
