@@ -573,11 +573,10 @@ COUNTS = [VALUES.count(candidate) for candidate in CANDIDATES]
 
 def quantile_scores(counts: Sequence[int], num: int, den: int) -> list[int]:
     """Of the num/den-quantile, by the docs, "The privacy claims": rows that must come or go, times `den`."""
-    evidence = sum(counts)
+    n_rows = sum(counts)
     below = [sum(counts[:i]) for i in range(len(counts))]
     return [
-        -max(0, num * evidence - den * (b + c), den * b - num * evidence + 1)
-        for b, c in zip(below, counts, strict=True)
+        -max(0, num * n_rows - den * (b + c), den * b - num * n_rows + 1) for b, c in zip(below, counts, strict=True)
     ]
 
 

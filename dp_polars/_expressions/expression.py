@@ -135,8 +135,8 @@ class Encode(_OnRows[HistogramQuery]):
     """Values -> codes, row by row."""
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        (evidence,) = self.query.evidence(*(column.dtype for column in series))
-        return pl.Series(series[0].name, evidence.binning.encoder()(series))
+        (rule,) = self.query.count_rules(*(column.dtype for column in series))
+        return pl.Series(series[0].name, rule.binning.encoder()(series))
 
 
 class DrawCodes(_OnRows[HistogramQuery]):
@@ -168,7 +168,7 @@ class Weigh(_OnRows[Total]):
     part: int
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        codes, weights = self.query.evidence(*(column.dtype for column in series))[self.part].of_rows(series)
+        codes, weights = self.query.count_rules(*(column.dtype for column in series))[self.part].of_rows(series)
         weights = (codes == 0) * (1 if weights is None else weights)
         return pl.Series(series[0].name, weights.astype(np.int64))
 

@@ -96,8 +96,8 @@ class PeopleRequest(Request):
             raise TypeError(msg)
         bounded, types = self.bounded.bind(engine), (pl.Int64(),)
         per_person = PerPerson(bounded.privacy_unit or (), bounded.keys, bounded.specs)  # type: ignore[arg-type]  # no product
-        (evidence,) = ask.query.evidence(*types)
-        spec = HistogramSpec(ask.columns, types, evidence, Limits(), people=False)
+        (rule,) = ask.query.count_rules(*types)
+        spec = HistogramSpec(ask.columns, types, rule, Limits(), people=False)
         return Work(None, None, (spec,), (Output(ask.name, ask.query, types, (0,)),), bounded.rows, per_person)
 
     # As of a request that is about no columns.

@@ -137,7 +137,7 @@ class HistogramSpec:
     # How a row is counted. `binning.encoder()` takes one Series per column, of these `types`, and returns one code per
     # row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigh` takes the same and
     # returns one integer per row. None: one each. Where no column is read, every row has the code 0.
-    evidence: CountRule
+    rule: CountRule
     # The most that counts of one person's rows: one set for all specs of a work in which rows count; without a limit on
     # all rows it has the groups of people, too.
     limits: Limits
@@ -152,11 +152,11 @@ class HistogramSpec:
 
     @property
     def binning(self) -> Binning:
-        return self.evidence.binning
+        return self.rule.binning
 
     @property
     def row_weight(self) -> Clamping | None:
-        return self.evidence.row_weight
+        return self.rule.row_weight
 
     @property
     def clamping(self) -> Clamping:
@@ -219,7 +219,7 @@ def reading_values(
         if name not in names:
             names[name] = next(free for i in count() if (free := f"null{i}") not in {*used, *names.values()})
             put(names[name], name)
-        return replace(spec, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
+        return replace(spec, columns=(pl.col(names[name]),), types=(pl.Int64(),), rule=_OF_VALUES)
 
     return tuple(map(read, specs))
 
@@ -260,7 +260,7 @@ class PerPerson:
     privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
     keys: pl.DataFrame | None = None  # public groups, as of `Work`. None: one group.
     # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
-    # that is evidence for it, or whose weights in a group and code are clipped together (`Clamping.of_person`). That
+    # that contributes to it, or whose weights in a group and code are clipped together (`Clamping.of_person`). That
     # follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     cut: tuple[HistogramSpec, ...] = ()
 

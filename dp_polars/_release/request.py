@@ -439,7 +439,7 @@ class Request(AnyRequest[HistogramQuery]):
             columns, types = tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)
             with ask.named():
                 ask.query.answer_type(*types)
-                needed = ask.query.evidence(*types)
+                needed = ask.query.count_rules(*types)
             limits = self.protection.limits(ask.query, self.groups)
             people = self.protection.counts_people(ask.query)
             weight = self.protection.weight(ask.query, self.groups) if ask.query.in_parts else None

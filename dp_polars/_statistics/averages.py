@@ -98,7 +98,7 @@ class Mean(Average):
 
     claim: Claim
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
@@ -204,7 +204,7 @@ class Variance(Average):
         steps = max(math.ceil((self.upper - self.lower) / self.known_step()), 1)
         return Squares(Fraction(0), Fraction(steps), Fraction(1))
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         one = OneCode()
         return CountRule(one, self.units(*columns)), CountRule(one, self.squares(*columns)), CountRule(one)
 

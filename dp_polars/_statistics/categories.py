@@ -46,7 +46,7 @@ class Choice(HistogramQuery):
     def binning(self, *columns: pl.DataType) -> Binning:
         """Return the codes of rows of such columns."""
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(self.binning(*columns), self.weights.units(*columns)),)
 
     def step(self, *columns: pl.DataType) -> Fraction:

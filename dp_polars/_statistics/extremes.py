@@ -170,7 +170,7 @@ class FirstAbove(HistogramQuery):
             return NearestBinning(self.candidates, *columns)
         return CategoryBinning(self.candidates, *columns)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(self.binning(*columns)),)
 
     @property

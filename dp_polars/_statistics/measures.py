@@ -176,7 +176,7 @@ class Count(Multiple):
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
         return (CountRule(OneCode(nulls=self.counted == "nulls")),)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
@@ -212,7 +212,7 @@ class ValueCounts(Measure):
     def binning(self, *columns: pl.DataType) -> Binning:
         return CategoryBinning(self.candidates, *columns)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(self.binning(*columns)),)
 
     def answer_width(self, *columns: pl.DataType) -> int:
@@ -436,7 +436,7 @@ class Sum(Clipped, Multiple):
         check_scale(*self.noise(*columns))
         return type_in_steps(self.known_step(*columns), *columns, of_floats=self.of_floats)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(OneCode(), self.units(*columns)),)
 
     @property

@@ -153,7 +153,7 @@ class HistogramQuery(Query):
         return ()
 
     @abstractmethod
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
 
     @abstractmethod
@@ -194,11 +194,11 @@ class HistogramQuery(Query):
     @property
     def fixed_size(self) -> int | None:
         """Number of codes; None where only the column's type tells it."""
-        return None if self.fixed_type is None else self.evidence()[0].binning.size
+        return None if self.fixed_type is None else self.count_rules()[0].binning.size
 
     def size_of(self, *columns: pl.DataType) -> int | None:
         size = self.fixed_size
-        return self.evidence(*columns)[0].binning.size if size is None and columns else size
+        return self.count_rules(*columns)[0].binning.size if size is None and columns else size
 
     @abstractmethod
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
@@ -250,8 +250,8 @@ class HistogramQuery(Query):
         return None
 
     def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
-        """Return for each of `evidence` in how many parts a unit of its sums is counted, as a power of 2."""
-        return (0,) * len(self.evidence(*columns))
+        """Return for each of `count_rules` in how many parts a unit of its sums is counted, as a power of 2."""
+        return (0,) * len(self.count_rules(*columns))
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
         """Return the same statistic with the rate that the same loss pays for under these bounds.
@@ -277,14 +277,14 @@ class HistogramQuery(Query):
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
-        (evidence,) = self.evidence(*columns)
-        histogram = Histogram.of_rows(codes, weights, lengths, evidence.binning.size)
+        (rule,) = self.count_rules(*columns)
+        histogram = Histogram.of_rows(codes, weights, lengths, rule.binning.size)
         return self.presented(self.drawn([histogram], *columns), None, *columns)[0]
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
         types = tuple(column.dtype for column in columns)
-        (evidence,) = self.evidence(*types)
-        return self.answers_of_codes(*evidence.of_rows(columns), lengths, types)
+        (rule,) = self.count_rules(*types)
+        return self.answers_of_codes(*rule.of_rows(columns), lengths, types)
 
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
@@ -362,7 +362,7 @@ class ListQuery(HistogramQuery):
     def binning(self, *columns: pl.DataType) -> Binning:
         """Return the codes of rows of such columns."""
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(self.binning(*columns), self.weights.units(*columns)),)
 
     @abstractmethod

@@ -255,9 +255,9 @@ def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, l
     work, wanted = request.bind(engine), []
     for output in work.outputs:
         specs = [work.specs[n] for n in output.specs]  # of the same rows, whatever they weigh
-        pieces = _also_counting([spec.evidence for spec in specs])
+        pieces = _also_counting([spec.rule for spec in specs])
         bits = [*(spec.bits for spec in specs), UNIT_BITS if specs[0].weight is not None else 0]
-        wanted.append([replace(specs[0], evidence=piece, bits=bit) for piece, bit in zip(pieces, bits, strict=False)])
+        wanted.append([replace(specs[0], rule=piece, bits=bit) for piece, bit in zip(pieces, bits, strict=False)])
     work = replace(work, specs=tuple(spec for specs in wanted for spec in specs))
     bounded, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
     outputs = []
@@ -285,11 +285,11 @@ def request_of(query: PrivateQuery) -> Request:
     return query._request.cells if isinstance(query._request, CubeRequest) else query._request
 
 
-def _also_counting(evidence: Sequence[CountRule]) -> list[CountRule]:
+def _also_counting(rules: Sequence[CountRule]) -> list[CountRule]:
     """Return the contributing rows of an output, and what counts rows or people where all others hold weights."""
-    if any(piece.row_weight is None for piece in evidence):
-        return [*evidence]
-    return [*evidence, CountRule(evidence[0].binning)]
+    if any(rule.row_weight is None for rule in rules):
+        return [*rules]
+    return [*rules, CountRule(rules[0].binning)]
 
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
@@ -346,8 +346,8 @@ def _of_expression(
     if not isinstance(query, HistogramQuery):
         raise no_law(query)
     parts = []
-    for evidence in _also_counting(query.evidence(*types)):
-        histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.binning.size)
+    for rule in _also_counting(query.count_rules(*types)):
+        histogram = Histogram.of_rows(*rule.of_rows(columns), lengths, rule.binning.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts, [0] * len(parts))]
 

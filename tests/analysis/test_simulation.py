@@ -240,7 +240,7 @@ def test_a_group_whose_rows_are_all_left_out_is_answered_uniformly():
     assert kept["probability_true"].item() > 0.98
 
 
-def test_groups_without_evidence():
+def test_groups_without_contributing_rows():
     query = (
         protect(None)
         .group_by({"g": ["a", "b", "c"]})

@@ -28,7 +28,7 @@ def exact_candidates(candidates):
 
 
 def nearest(candidates, value):
-    """By the definition: nearest in exact numbers, ties down; `size` for what is no evidence."""
+    """By the definition: nearest in exact numbers, ties down; `size` for what does not contribute."""
     exact = exact_candidates(candidates)
     if value is None or value != value:
         return len(exact)
@@ -227,7 +227,7 @@ def test_text_has_the_codes_of_its_categories(dtype, count, monkeypatch):
     assert encode(pl.Series(values, dtype=dtype)).tolist() == expected
 
 
-def test_a_value_that_is_no_candidate_is_no_evidence():
+def test_a_value_that_is_no_candidate_does_not_contribute():
     for candidates, column, expected in (
         (["b", "a"], pl.Series(["a", "b", "c", None, ""]), [1, 0, 2, 2, 2]),
         (["b", "a"], pl.Series(["a", "b", "c", None], dtype=pl.Categorical), [1, 0, 2, 2]),

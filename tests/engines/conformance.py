@@ -111,8 +111,8 @@ class Reveal(HistogramQuery):
     def range_of(self, relation, groups=None):
         return self.asked.range_of(relation, groups)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        return self.asked.evidence(*columns)
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return self.asked.count_rules(*columns)
 
     def error(self, size: int, beta: float) -> float:
         return self.asked.error(size, beta)
@@ -144,11 +144,11 @@ def revealing(query, log=None, parts=()):
     return with_asks(query, (Reveal(ask.query, ask.query.claim, log, parts.get(ask.name, 0)) for ask in query._asks))
 
 
-def clipped(evidence, ends):
-    """Evidence of which a person's sum of weights, in a group and code, is clipped to ends of its own."""
-    units = evidence.row_weight
+def clipped(rule, ends):
+    """A rule by which a person's sum of weights, in a group and code, is clipped to ends of its own."""
+    units = rule.row_weight
     low, high = (end * units.step for end in ends)
-    return replace(evidence, row_weight=replace(units, ends_of_person=(low, high)))
+    return replace(rule, row_weight=replace(units, ends_of_person=(low, high)))
 
 
 def with_asks(query, queries):
@@ -246,7 +246,7 @@ class OfPeople(Request):
         proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])
         (ask,), types = self.asks, (pl.Int64(),)
-        spec = HistogramSpec(ask.columns, types, *ask.query.evidence(*types), Limits(), people=False)
+        spec = HistogramSpec(ask.columns, types, *ask.query.count_rules(*types), Limits(), people=False)
         output = Output(ask.name, ask.query, types, (0,))
         return Work(None, None, (spec,), (output,), proved.rows, PerPerson(self.protection.unit, keys))
 
@@ -797,7 +797,7 @@ class Conformance:
         ids=["all", "of groups", "several rows", "one row"],
     )
     def test_one_order_decides_what_tallies_keep_together(self, has, specs, together):
-        """Of evidence and people of their own: the joint law of what one person's rows and groups are in."""
+        """Of contributing rows and people of their own: the joint law of what one person's rows and groups are in."""
         columns = list(specs)
         rows = [
             (p, group, *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in specs.values()))
@@ -828,8 +828,8 @@ class Conformance:
         query = protected({"k": range(4)}, max_rows=1).agg(**{name: dpp.sum("x", -3, 3, epsilon=1) for name in ends})
         changes = []
         for name, each in ends.items():
-            (evidence,) = next(ask for ask in query._asks if ask.name == name).query.evidence(pl.Int64())
-            changes.append({"people": True, "limits": Limits(), "evidence": clipped(evidence, each)})
+            (rule,) = next(ask for ask in query._asks if ask.name == name).query.count_rules(pl.Int64())
+            changes.append({"people": True, "limits": Limits(), "rule": clipped(rule, each)})
         found = self.told_of(query, frame, changes)
         totals = Counter()
         for p, k, x in rows:
@@ -1040,10 +1040,10 @@ class Conformance:
         }
         cut, dropped = set(), Counter()
         for name, (_, people) in asks.items():
-            seen = by_hand.evidence(frame.to_dicts(), listed, name, CODES[name], unit_of)
-            own, evidence = Limits(groups=limits.groups) if people else limits, [(*each[:3], 1) for each in seen]
-            cut |= by_hand.cut(evidence, own, people)
-            dropped |= Counter(by_hand.rows_cut(evidence, own, people))
+            seen = by_hand.contributing_rows(frame.to_dicts(), listed, name, CODES[name], unit_of)
+            own, contributing = Limits(groups=limits.groups) if people else limits, [(*each[:3], 1) for each in seen]
+            cut |= by_hand.cut(contributing, own, people)
+            dropped |= Counter(by_hand.rows_cut(contributing, own, people))
         query = protected(keys, unit_of, **bounds).agg(*(asked for asked, _ in asks.values()))
         for most in (1, 3):  # those whose rows are more are clipped
             (histogram,) = self.told(query.n_rows_dropped(most, epsilon=1), frame).values()
@@ -1081,11 +1081,11 @@ class Conformance:
         for name, limits, people in self.CUTS[cut]:
             (output,) = (each for each in of_asked.outputs if each.name == name)
             spec = of_asked.specs[output.specs[0]]
-            evidence = clipped(spec.evidence, people) if isinstance(people, tuple) else spec.evidence
+            rule = clipped(spec.rule, people) if isinstance(people, tuple) else spec.rule
             drawn = {"limits": limits, "weight": None, "bits": 0}  # nobody counts in part
-            specs.append(replace(spec, people=bool(people), evidence=evidence, **drawn))
+            specs.append(replace(spec, people=bool(people), rule=rule, **drawn))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
-            seen = by_hand.evidence(frame.to_dicts(), listed, column, CODES[column], "p")
+            seen = by_hand.contributing_rows(frame.to_dicts(), listed, column, CODES[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
             over |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
         work = revealing(numbers_of("p", ROWS, range(MANY)))._request.bind(engine)
@@ -1093,9 +1093,8 @@ class Conformance:
         (told,) = (
             self.to_polars(engine.prepare(replace(work, per_person=per_person))().presented()).to_series().to_list()
         )
-        rows = Counter(
-            repr(p) for p, *_ in by_hand.evidence(frame.with_columns(one=0).to_dicts(), listed, "one", int, "p")
-        )
+        ones = frame.with_columns(one=0).to_dicts()
+        rows = Counter(repr(p) for p, *_ in by_hand.contributing_rows(ones, listed, "one", int, "p"))
         assert dict(json.loads(told)[1]) == dict(Counter(rows[repr(p)] for p in over))
         assert keys is None or bool(over) == (cut != "nobody")
         assert len(over) < len(rows) or keys is None

@@ -96,7 +96,7 @@ SOME = ((0, 0), (0, 1), (0, 1), (1, 2), (1, 3), (2, 4))
 
 @dataclass(frozen=True)
 class Bounded:
-    """What a spec keeps of a person at most, whether people count, and the codes of its evidence (None: all)."""
+    """What a spec keeps of a person at most, whether people count, and the codes of its rows (None: all)."""
 
     limits: Limits
     people: bool = False
@@ -152,8 +152,8 @@ def follows(found, expected):
     return fits([counts[outcome] for outcome in expected], [float(chance) for chance in expected.values()])
 
 
-# Tallies of one query, each with evidence of its own, of the rows SOME; and which of them are looked at together, among
-# all of them.
+# Tallies of one query, each with contributing rows of its own, of the rows SOME; and which of them are looked at
+# together, among all of them.
 _FEW, _SEVERAL = Limits(rows=2, groups=2, rows_per_group=2), Limits(groups=2, rows_per_group=2)
 TALLIES = {
     "rows": Bounded(_FEW),

@@ -140,8 +140,8 @@ def test_weights_of_choices(monkeypatch):
     query = dpp.mode("code", range(12), counts=dpp.weights("price", max_weight=20, step=0.01), epsilon=1).query
     types = (pl.Int16(), pl.Float64())
     plain = spec_of(frame, "code", dpp.mode("code", range(12), epsilon=1).query)
-    evidence = query.evidence(*types)[0]
-    spec = type(plain)((pl.col("code"), pl.col("price")), types, evidence, plain.limits, people=False)
+    rule = query.count_rules(*types)[0]
+    spec = type(plain)((pl.col("code"), pl.col("price")), types, rule, plain.limits, people=False)
     both(frame, pl.DataFrame({"key": range(-20, 20)}), [spec, plain], monkeypatch)
 
 

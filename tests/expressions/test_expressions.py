@@ -211,7 +211,7 @@ def test_one_quantile_on_frames_of_many_types():
 
 
 def lower_quantile(points, code_of, values, alpha):
-    """The lower α-quantile of the values' nearest candidates; all candidates where there is no evidence."""
+    """The lower α-quantile of the values' nearest candidates; all candidates where no row contributes."""
     codes = sorted(code for value in values if value is not None and (code := code_of(value)) is not None)
     return {points[codes[max(math.ceil(alpha * len(codes)) - 1, 0)]]} if codes else set(points)
 

@@ -73,16 +73,16 @@ def check_bounds(suite: Conformance, case: Case) -> None:
     (asked,) = query._asks
     claim, people = asked.query.claim.contributions, query._protection.counts_people(asked.query)
     told = suite.told(query, frame)["out"]
-    evidence = Counter(
+    contributing = Counter(
         (p, g, x) for p, g, x in frame.rows() if None not in (p, g, x) and g < case.groups and x < beyond
     )
     kept: Counter[tuple[int, int, int]] = Counter()
     for (group,), counts in told.items():
         kept.update({(code // CODES, group, code): n for code, n in counts.items()})
-    most = Counter(dict.fromkeys(evidence, 1)) if people else evidence
+    most = Counter(dict.fromkeys(contributing, 1)) if people else contributing
     assert kept <= most, "what is counted is not there"
     limits = dict(case.bounds)
-    for person in {p for p, _, _ in evidence}:
+    for person in {p for p, _, _ in contributing}:
         here, there = (Counter({cell: n for cell, n in cells.items() if cell[0] == person}) for cells in (kept, most))
         by_group = Counter[int]()
         for (_, group, _), n in here.items():

@@ -109,7 +109,7 @@ def person_of(row: Row, number: int, unit: Unit | None) -> tuple[Any, ...] | Non
     return person if all(value is not None and value == value for value in person) else None
 
 
-def evidence(
+def contributing_rows(
     rows: Iterable[Row], keys: Sequence[Row] | None, column: str, code_of: CodeOf, unit: Unit | None
 ) -> list[tuple[Any, tuple[Any, ...], int, Row]]:
     """Person, key, code and the row itself, of the rows that count."""
@@ -138,7 +138,7 @@ def histograms(
     """The histogram of every public group, where nobody is over a bound."""
     counted: dict[tuple[Any, ...], Counter[int]] = defaultdict(Counter)
     together: Counter[tuple[str, tuple[Any, ...], int]] = Counter()
-    for number, (person, key, code, row) in enumerate(evidence(rows, keys, column, code_of, unit)):
+    for number, (person, key, code, row) in enumerate(contributing_rows(rows, keys, column, code_of, unit)):
         together[repr(person) if people else str(number), key, code] += 1 if weigh is None else weigh(row)
     least, most = (1, 1) if weigh is None else weigh.of_person
     for (_, key, code), weight in together.items():
@@ -182,7 +182,7 @@ def weighed(
     """The histogram of every public group, of people who count in part: sums are cut toward zero, to 2^-bits."""
     sums: dict[str, Counter[tuple[tuple[Any, ...], int]]] = defaultdict(Counter)
     numbers: dict[str, Counter[tuple[Any, ...]]] = defaultdict(Counter)
-    for person, key, code, row in evidence(rows, keys, column, code_of, unit):
+    for person, key, code, row in contributing_rows(rows, keys, column, code_of, unit):
         own, cell = repr(person), (key, code)
         if not people or cell not in sums[own]:
             numbers[own][key] += 1
@@ -202,7 +202,7 @@ def weighed(
 def cut(
     found: Iterable[tuple[Any, tuple[Any, ...], int, int]], limits: Limits, people: bool | tuple[int, int]
 ) -> set[Any]:
-    """Of whom limits leave something out, of evidence (person, key, code, weight); or clip a sum to two ends."""
+    """Of whom limits leave something out, of rows (person, key, code, weight); or clip a sum to two ends."""
     own: dict[Any, list[tuple[tuple[Any, ...], int]]] = defaultdict(list)
     sums: Counter[tuple[Any, tuple[Any, ...], int]] = Counter()
     for person, key, code, weight in found:

@@ -15,10 +15,10 @@ SCHEMA = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
 def spec_of(frame, column, query, limits=None, *, people=False, part=0):
     """One spec of a query about a column (a name or an expression) of a frame, or about none of its columns."""
     if column is None:
-        return HistogramSpec((), (), query.evidence()[part], limits or Limits(), people)
+        return HistogramSpec((), (), query.count_rules()[part], limits or Limits(), people)
     expr = pl.col(column) if isinstance(column, str) else column
     types = (frame.lazy().select(expr).collect_schema().dtypes()[0],)
-    return HistogramSpec((expr,), types, query.evidence(*types)[part], limits or Limits(), people)
+    return HistogramSpec((expr,), types, query.count_rules(*types)[part], limits or Limits(), people)
 
 
 def histogram(counts):

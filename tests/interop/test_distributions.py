@@ -92,7 +92,7 @@ def test_groups_are_drawn_independently(frame):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [lambda: X.dp.mode(CANDIDATES, epsilon=1), lambda: X.dp.median(range(6), rho=1)])
-def test_no_evidence_is_a_uniform_draw(frame, build):
+def test_no_contributing_row_is_a_uniform_draw(frame, build):
     uniform = np.full(6, 1 / 6)
     answers = frame.with_columns(x=pl.lit(None, pl.Int64)).group_by("g").agg(y=build())["y"]
     assert fits(cell_counts(as_codes(answers), uniform), uniform)

@@ -57,7 +57,7 @@ def test_all_small_data_sets_get_their_scores(way, alpha):
 @st.composite
 def groups_of_rows(draw):
     size = draw(st.integers(1, 9))
-    rows = st.lists(st.integers(0, size), max_size=12)  # `size` is no evidence
+    rows = st.lists(st.integers(0, size), max_size=12)  # `size` does not contribute
     groups = draw(st.lists(rows, min_size=1, max_size=5))
     return size, np.concatenate([np.array(g, np.uint8) for g in groups]), np.array([len(g) for g in groups])
 
@@ -215,7 +215,7 @@ def test_no_groups():
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks])
-def test_groups_without_evidence_get_any_code(way, alpha):
+def test_groups_without_contributing_rows_get_any_code(way, alpha):
     lengths = np.array([0, 2, 0, 1] * 100)
     codes = np.full(lengths.sum(), 5, np.uint8)
     answers = way(Draw(5, score_of(alpha), Fraction(10**6), LAWS["exponential"]), codes, lengths)

@@ -216,7 +216,7 @@ def test_codes_of_64_bits_are_not_rounded(size):
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])
-def test_groups_without_evidence_raise_nothing(value):
+def test_groups_without_contributing_rows_raise_nothing(value):
     rows = pl.DataFrame({"ward": [1, 1, 2], "x": [value] * 3}, schema={"ward": pl.Int64, "x": pl.Float64})
     points = dpp.grid(0, 2**52, step=1)
     drawn = rows.group_by("ward").agg(dpp.quantile("x", [0.1, 0.2, 0.3, 0.5, 0.9], points, epsilon=1))
@@ -249,12 +249,12 @@ def test_pairs_in_any_order_are_added_up(rows):
 @pytest.mark.slow
 @pytest.mark.parametrize("weighs", [True, False])
 @given(rows=pairs)
-def test_rows_of_groups_without_those_that_are_no_evidence(rows, weighs):
+def test_rows_of_groups_without_those_that_do_not_contribute(rows, weighs):
     rows = sorted(rows, key=lambda row: row[0])
     codes = np.array([code for _, code, _ in rows], np.int64)
     weights = np.array([weight for *_, weight in rows], np.int64)
     lengths = np.bincount([group for group, *_ in rows], minlength=GROUPS) if rows else np.zeros(GROUPS, np.int64)
-    size = SIZE - 2  # the code `size` is no evidence, and the test has none above it
+    size = SIZE - 2  # the code `size` does not contribute, and the test has none above it
     codes = np.minimum(codes, size)
     expected = Counter()
     for (group, _, weight), code in zip(rows, codes.tolist(), strict=True):

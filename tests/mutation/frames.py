@@ -109,7 +109,7 @@ MUTANTS = [
     _polars_in_memory("_Choice.mark", "np.clip(totals[stays.whose[stays.rows]], *spec.clamping.of_person)",
         "totals[stays.whose[stays.rows]]", "a person weighs more than the most", "::test_weights_are_added_up"),
     _polars_in_memory("_choices", "(spec.limits, spec.people, code, kind.numbers in marked)",
-        "(spec.people, code, kind.numbers in marked)", "outputs of the same evidence share the bounds of the first",
+        "(spec.people, code, kind.numbers in marked)", "outputs of the same contributing rows share the bounds of the first",
         "::test_one_order_decides_what_tallies_keep_together"),
     _polars_sums("Clamping.expression", "(ratio > most) & ratio.is_not_nan()", "ratio > most",
         "NaN, which is ignored, weighs the most"),

@@ -52,7 +52,7 @@ MUTANTS = [
         "::test_integers_go_to_the_nearest_integer"),
     _encoding("category_encoder", "np.where(ascending[position] == column, rank[position], out.type(size))",
         "rank[position]", "a value that is no candidate counts for the next one",
-        "::test_a_value_that_is_no_candidate_is_no_evidence"),
+        "::test_a_value_that_is_no_candidate_does_not_contribute"),
     # --- Choices
     _weights("Choice.range_of", "self.score.range(relation, groups) * self.weights.most", "self.score.range(relation, groups)",
         "a row may weigh more than one and is charged as one", "::test_claim_and_error_are_in_the_unit_of_the_weights"),
@@ -88,9 +88,9 @@ MUTANTS = [
     _sums("check_size", "max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS",
         "Fraction(units.largest) <= 2**62", "sums overflow", "::test_arguments"),
     of("mechanisms/test_scores.py")("Histogram.of_rows", "codes < size", "codes <= size",
-        "rows that are no evidence weigh something"),
+        "rows that do not contribute weigh something"),
     _histograms("Histogram._of_many_codes", "codes < size", "codes <= size",
-        "rows that are no evidence are counted where cells leave 64 bits"),
+        "rows that do not contribute are counted where cells leave 64 bits"),
     _histograms("Histogram.of_pairs", "np.lexsort((codes, groups))", 'np.argsort(codes, kind="stable")',
         "rows of one group are counted for another"),
     # --- Halves of a claim, and noise where nobody is

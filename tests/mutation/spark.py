@@ -24,7 +24,7 @@ MUTANTS = [
         "an output is drawn from the counts of all outputs", "-k huge_loss"),
     _spark("_engines/spark/workers:encoding", 'pl.col("code") < binning.size', "True",
         "values that are no candidates are counted", "::test_spark_counts_what_polars_counts",
-        equivalent="Spark leaves them out before: `keeps` is true of evidence alone, and lists are looked up there"),
+        equivalent="Spark leaves them out before: `keeps` is true of contributing rows alone, and lists are looked up there"),
     of("spark/test_keys.py")("_engines/spark/workers:selecting", "pa.array(shown)", "pa.array([True] * len(shown))",
         "every key is shown, also that of one person", "::test_keys_are_shown_with_their_probability",
         needs="pyspark java"),

@@ -53,7 +53,7 @@ MUTANTS = [
         "::test_a_hostile_person_changes_no_more_than_the_bounds -k 'people and equal'"),
     _bounds("_Held.bits_of", "ibis.ifelse(has(said, name), said[name], integer(0))", "said[name]",
         "a row without a code raises"),
-    _bounds("_winner", "within(said[name], low, high)", "said[name]", "a row that is evidence for nothing raises"),
+    _bounds("_winner", "within(said[name], low, high)", "said[name]", "a row that contributes to nothing raises"),
     _counting("Common.once", 'name = f"dp_polars_{OF_GROUPS}_{len(self.tables)}"',
         'name = f"dp_polars_{len(self.tables)}"',
         "a table of the database is not read, where a statement has a name like its own",
@@ -75,8 +75,8 @@ MUTANTS = [
     # --- People of several columns
     _duck_db("_engines/sql/rows:people_of", "enumerate(unit)", "enumerate(unit[:1])",
         "people who differ in one column are one", "::test_people_of_several_columns_differ_in_one_of_them"),
-    _duck_db("_engines/sql/rows:is_somebody", "[is_evidence(table[name], dialect) for name in unit]",
-        "[is_evidence(table[name], dialect) for name in unit[:1]]", "who lacks a column is somebody",
+    _duck_db("_engines/sql/rows:is_somebody", "[is_present(table[name], dialect) for name in unit]",
+        "[is_present(table[name], dialect) for name in unit[:1]]", "who lacks a column is somebody",
         "::test_people_of_several_columns_differ_in_one_of_them"),
     # --- Keys, and quantiles over people
     _people("_engines/sql/people:people_by_key", "rows.distinct()", "rows",
@@ -85,7 +85,7 @@ MUTANTS = [
         "a person counts for one key more", "::test_a_person_changes_no_more_keys_than_the_bound"),
     _duck_db("_engines/sql/people:one_row_per_person", "by_group.count()", "by_group[ROWS].sum()",
         "rows count in a quantile of groups", "::test_rows_and_groups_of_people_are_counted_as_by_the_reference"),
-    # --- Weights and evidence
+    # --- Weights and contributing rows
     _arithmetic("_engines/sql/arithmetic:units",
         "within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)",
         "_nearest(found * integer(steps) if steps > 1 else found, per, dialect)",
@@ -94,7 +94,7 @@ MUTANTS = [
         "floats beyond the bounds count in full", "-k weights_of_floats"),
     _duck_db("_engines/sql/bounding:packed", "_bits((low, high + 1))", "_bits((low, high))",
         "of what rows say in one integer, the largest number has no place", "-k codes_of_the_reference"),
-    _duck_db("_engines/sql/arithmetic:is_evidence", "value.notnull() & ~value.isnan()", "value.notnull()",
+    _duck_db("_engines/sql/arithmetic:is_present", "value.notnull() & ~value.isnan()", "value.notnull()",
         "NaN is a value, and a person", "::test_values_of_every_type_have_the_codes_of_the_reference"),
     # --- Public values
     _public_values("comparable", "kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind", "kind",

@@ -176,7 +176,7 @@ def worst(answers, relation, unit, others):
 
 
 def cases(loss, relation):
-    """Two and three outputs under one set of limits, with evidence, people and totals of their own."""
+    """Two and three outputs under one set of limits, with contributing rows, people and totals of their own."""
 
     def under(*outputs, **limits):
         return tuple(asked(name, loss, relation, sees, **limits) for name, sees in outputs)

@@ -437,7 +437,7 @@ def test_what_moves_values_has_clipping_bounds(name):
         if name == "share"
         else (pl.Int64(), *[pl.Float64()] * (not isinstance(statistic.options.get("counts", ""), str)))
     )
-    rules = query.evidence(*([] if statistic.way in OF_NO_COLUMN else types))
+    rules = query.count_rules(*([] if statistic.way in OF_NO_COLUMN else types))
     moves = any(rule.row_weight is not None or isinstance(rule.binning, NearestBinning) for rule in rules)
     assert (query.clipping is not None) == moves
     assert query.clips_values == (moves and name != "share")

@@ -223,7 +223,7 @@ class Doors(AbstractContextManager["Doors"]):
             own = self._listed_groups
             self._groups = list(range(len(histograms[0].sizes))) if own is None else own
             self._name, self._number = output.name, 0
-            weighings = [one.row_weight for one in output.query.evidence(*output.types)]
+            weighings = [one.row_weight for one in output.query.count_rules(*output.types)]
             if len(histograms) > 1:
                 largest = tuple(1 if row_weight is None else row_weight.largest for row_weight in weighings)
                 # All of them in the finest parts, as people may count in part.
@@ -413,7 +413,7 @@ class Doors(AbstractContextManager["Doors"]):
                 asked = [
                     replace(
                         spec,
-                        evidence=None if spec.evidence is None else spec.evidence[own],
+                        contributing=None if spec.contributing is None else spec.contributing[own],
                         codes=None if spec.codes is None else spec.codes[own],
                     )
                     for spec in specs

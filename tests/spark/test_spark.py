@@ -612,7 +612,7 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
     values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
     rows = {"group": [0] * 16, "spec": [0] * 16, "code": [None] * 16, "x": values, "count": [10] * 16}
     own = (pl.Float64(),)
-    encode = _workers.encoding({0: ("x", asked.evidence(*own)[0].binning, *own)})
+    encode = _workers.encoding({0: ("x", asked.count_rules(*own)[0].binning, *own)})
     draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), *own, own)], ["x"])
     marker = {"group": [0], "spec": [-1], "code": [0], "count": [0]}
 

@@ -75,20 +75,20 @@ def weighed_specs(frame, turn):
     for number, (expr, column, people) in enumerate(ASKED):
         columns = () if column is None else (pl.col(column),)
         types = () if column is None else (frame.schema[column],)
-        for part, rule in enumerate(expr.query.evidence(*types)):
+        for part, rule in enumerate(expr.query.count_rules(*types)):
             weight = WEIGHTS[(number + part + turn) % len(WEIGHTS)]
             largest = 1 if rule.row_weight is None else rule.row_weight.largest
             yield HistogramSpec(columns, types, rule, Limits(), people, weight, bits_of_parts(largest))
-    (of_words,) = ASKED[-1][0].query.evidence(pl.String())
+    (of_words,) = ASKED[-1][0].query.count_rules(pl.String())
     yield HistogramSpec((pl.col("word"),), (pl.String(),), of_words, Limits(), people=True)
-    (of_people,) = ASKED[1][0].query.evidence()
+    (of_people,) = ASKED[1][0].query.count_rules()
     yield HistogramSpec((), (), of_people, Limits(rows_per_group=1), people=True)
     if turn % 2:  # beside specs with limits, which drop nothing here
         for expr, column in (
             (dpp.mode("word", ["a", "c"], epsilon=1), "word"),
             (dpp.median("x", [0, 3], epsilon=1), "x"),
         ):
-            (rule,) = expr.query.evidence(frame.schema[column])
+            (rule,) = expr.query.count_rules(frame.schema[column])
             limits = Limits(groups=99, rows_per_group=10**6)
             yield HistogramSpec((pl.col(column),), (frame.schema[column],), rule, limits, people=column == "word")
 
@@ -157,18 +157,18 @@ CUT = {
 def test_people_who_count_in_part_are_cut(spark, few_tasks, case):
     """And how many rows that is: of a person, for whom that is most, to the nearest whole number."""
     frame, keys = visits(700), pl.DataFrame({"g": range(12)})
-    specs, evidence = [], []
+    specs, rows_of_specs = [], []
     for (expr, column, people), weight in CUT[case]:
         columns, types = ((pl.col(column),), (frame.schema[column],)) if column else ((), ())
-        (rule,) = expr.query.evidence(*types)
+        (rule,) = expr.query.count_rules(*types)
         specs.append(HistogramSpec(columns, types, rule, Limits(), people, weight, bits=20))
         counts = {"x": pl.col("x").is_not_null(), "word": pl.col("word").is_in(["a", "b", "d"]), None: True}[column]
         rows = frame.filter(counts if rule.binning != OneCode(nulls=True) else pl.col("word").is_null())
-        evidence.append(rows.unique(["person", "g", *([column] if column else [])]) if people else rows)
+        rows_of_specs.append(rows.unique(["person", "g", *([column] if column else [])]) if people else rows)
     expected = []
     for (person,), rows in frame.filter(pl.col("person").is_not_null(), pl.col("g") < 12).group_by("person"):
         cut = []
-        for spec, contributing in zip(specs, evidence, strict=True):
+        for spec, contributing in zip(specs, rows_of_specs, strict=True):
             numbers = contributing.filter(person=person).filter(pl.col("g") < 12)["g"].value_counts()["count"].to_list()
             norm = sum(int(spec.weight.norm(n, ARRAYS)) for n in numbers)
             of_row = [int(spec.weight.of_rows(norm, n, ARRAYS)) for n in numbers]
@@ -187,7 +187,7 @@ def test_people_who_count_in_part_are_cut(spark, few_tasks, case):
 def test_weighed_numbers_need_no_person_where_no_norm_binds(spark, few_tasks):
     """A cap alone needs no shuffle by person, and no window."""
     frame = visits(50)
-    (rule,) = ASKED[0][0].query.evidence()
+    (rule,) = ASKED[0][0].query.count_rules()
     rows = to_spark(spark, frame)
 
     def plan(weight):

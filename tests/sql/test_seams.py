@@ -224,7 +224,7 @@ ODD = {
 
 
 def test_values_that_polars_has_not_raise_nothing(engine):
-    """Infinite and far times are beyond the candidates, a NaN among decimals is no evidence, and nobody."""
+    """Infinite and far times are beyond the candidates, a NaN among decimals does not contribute, and nobody."""
     table = engine.view(ODD[engine.name])
     first, noon = dt.datetime(2020, 1, 1), dt.time(12)
     query = (

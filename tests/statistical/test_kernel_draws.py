@@ -17,7 +17,7 @@ from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fit
 pytestmark = pytest.mark.slow
 
 WAYS = {"rows": draw_from_rows, "dense": drawing._draw_dense, "sparse": drawing._draw_sparse}
-# name: (counts of the candidates, rows that are no evidence, alpha, rate)
+# name: (counts of the candidates, rows that do not contribute, alpha, rate)
 CASES = {
     "mode": ([3, 0, 1, 4, 0], 2, None, Fraction(1, 2)),
     "mode of nobody": ([0, 0, 0, 0], 3, None, Fraction(1, 2)),

@@ -180,7 +180,7 @@ def test_the_error_among_some_rows_holds_for_all_noise_within_its_bounds(ask, lo
     off, of_squares, by = (noise_bound(claim, 0.05 / 3) for claim in query.noise(INT))
     least = by + 2
     ends = pl.Series([lower, (lower + upper) // 2, upper])
-    sums = [piece.of_rows([ends])[1] for piece in query.evidence(INT)[:2]]
+    sums = [piece.of_rows([ends])[1] for piece in query.count_rules(INT)[:2]]
     bound, worst = query.error_among(least, 0.05, INT), 0.0
     for rows in (least, least + 1, least + 5):
         for few in range(rows + 1):
@@ -217,7 +217,7 @@ def law_of(query, values, types):
         parts.append((x, weights / weights.sum()))
     totals = [
         int((codes == 0) @ (1 if weights is None else weights) if weights is not None else (codes == 0).sum())
-        for codes, weights in (piece.of_rows([values]) for piece in query.evidence(*types))
+        for codes, weights in (piece.of_rows([values]) for piece in query.count_rules(*types))
     ]
     for x, y in itertools.product(*(part[0] for part in parts[:1]), parts[2][0]):
         distance, count = totals[0] + x, max(totals[2] + y, 1)

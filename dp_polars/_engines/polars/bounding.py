@@ -29,7 +29,7 @@ class BoundedRows:
     """What one spec keeps of people's rows."""
 
     limits: Limits
-    evidence: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
+    contributing: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
     # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
     codes: NDArray[np.integer] | None = None
 
@@ -40,7 +40,7 @@ class Stays:
 
     # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
     rows: Ints
-    # Shape (n,), where people count: a number for the person, the group and the code of each row that is evidence, none
+    # Shape (n,), where people count: a number for the person, the group and the code of each row that contributes, none
     # much above n; -1 for other rows.
     whose: Ints | None = None
 
@@ -126,21 +126,21 @@ class _View:
     def of(cls, asked: BoundedRows, pair: Ints, first: Ints) -> _View:
         """Return the view of rows of these pairs, each of which begins at its first row."""
         pairs = len(first)
-        if asked.evidence is None and asked.codes is not None and not asked.codes.any():  # one row of each pair
+        if asked.contributing is None and asked.codes is not None and not asked.codes.any():  # one row of each pair
             marks = np.zeros(len(pair), bool)
             marks[first] = True
             return cls(asked.limits, marks, np.ones(pairs, np.int64), pair)
-        rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
-        owner = pair if asked.evidence is None else pair[rows]
+        rows = np.arange(len(pair)) if asked.contributing is None else np.flatnonzero(asked.contributing)
+        owner = pair if asked.contributing is None else pair[rows]
         if asked.codes is None:
-            marks = np.ones(len(pair), bool) if asked.evidence is None else asked.evidence.copy()
+            marks = np.ones(len(pair), bool) if asked.contributing is None else asked.contributing.copy()
             return cls(asked.limits, marks, np.bincount(owner, minlength=pairs))
         numbers = _numbered(owner, asked.codes[rows], pairs)
         marks, last, whose = np.zeros(len(pair), bool), np.full(numbers.max(initial=-1) + 1, -1), numbers
         last[numbers] = rows
         last = last[np.flatnonzero(last >= 0)]
         marks[last] = True
-        if asked.evidence is not None:
+        if asked.contributing is not None:
             whose = np.full(len(pair), -1)
             whose[rows] = numbers
         return cls(asked.limits, marks, np.bincount(pair[last], minlength=pairs), whose)

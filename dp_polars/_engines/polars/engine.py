@@ -372,7 +372,7 @@ def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: En
     if len(kinds) > 1:
         # The rows are read once. Polars itself must not share the scan: see `NO_FILTER_IN_SCANS`.
         coded = collected([coded], engine)[0].lazy()
-    plans, finds = zip(*(added_up_cells(coded, [kind], [kind.is_evidence]) for kind in kinds), strict=True)
+    plans, finds = zip(*(added_up_cells(coded, [kind], [kind.contributes]) for kind in kinds), strict=True)
     return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
 
 

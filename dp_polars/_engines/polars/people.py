@@ -56,7 +56,7 @@ class AlikeSpecs:
     weights: Mapping[int, str]
 
     @property
-    def is_evidence(self) -> pl.Expr:
+    def contributes(self) -> pl.Expr:
         """Whether a row counts, but for bounds."""
         return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.specs[0].binning.size
 

@@ -162,7 +162,7 @@ def _weighed(
     by = [*groups, *([] if code is None else [code])]
     sums = [one for i, kind in enumerate(kinds) for one in _sums(i, kind)]
     # A row of a person, a group and a code. What contributes to none of the kinds is left out.
-    pairs = frame.lazy().filter(pl.any_horizontal(kind.is_evidence for kind in kinds)).group_by("person", *by).agg(sums)
+    pairs = frame.lazy().filter(pl.any_horizontal(kind.contributes for kind in kinds)).group_by("person", *by).agg(sums)
     pairs = pairs.with_columns(_number(i, kind).alias(f"n {i}") for i, kind in enumerate(kinds))
     if code is not None:  # the codes of a person in a group, of which each has the weight of one row
         pairs = pairs.with_columns(pl.col(f"n {i}").sum().over("person", *groups) for i in range(len(kinds)))
@@ -188,7 +188,7 @@ def _weight(kind: AlikeSpecs) -> PersonWeight:
 
 def _sums(i: int, kind: AlikeSpecs) -> list[pl.Expr]:
     """Return how many rows of a pair contribute, and the sums of what they add up to."""
-    counts, names = kind.is_evidence, dict.fromkeys(kind.weights.values())
+    counts, names = kind.contributes, dict.fromkeys(kind.weights.values())
     sums = [pl.when(counts).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{i} {name}") for name in names]
     # The sum of a constant would be that of one row.
     rows = pl.len().cast(pl.Int64) if kind.code is None else counts.cast(pl.Int64).sum()

@@ -121,7 +121,7 @@ def divide(number: Column, by: Column) -> Column:
     return sf.call_function("div", number, by)
 
 
-def is_evidence(value: Column, kind: DataType) -> Column:
+def is_present(value: Column, kind: DataType) -> Column:
     return value.isNotNull() & ~sf.isnan(value) if is_float(kind) else value.isNotNull()
 
 

@@ -18,8 +18,8 @@ from dp_polars._engines.spark.rows import (
     Groups,
     any_of,
     coded_later,
-    evidence,
     person_of,
+    protected_rows,
     quoted,
     read,
     rows_of,
@@ -73,7 +73,7 @@ def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns]
     # A group's rows are peers in this window, whatever their order: all of them have the number of their group.
     in_groups = Window.partitionBy(*person).orderBy(*pair[len(person) :])
     in_groups = in_groups.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    # The number of a row in its group, and that of the group: of those that have evidence for the spec.
+    # The number of a row in its group, and that of the group: of those that contribute to the spec.
     bounded_in_group = [name for name, most in limits.items() if (most.groups, most.rows_per_group) != (None, None)]
     bounded_groups = [name for name, most in limits.items() if most.groups is not None]
     rows = with_columns(rows, {f"{name} row": _number(sf.col(name), in_group) for name in bounded_in_group})
@@ -114,12 +114,12 @@ def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str],
     """
     found = {}
     for one in specs:
-        found[one.keeps] = one.is_evidence
+        found[one.keeps] = one.contributes
         if one.spec.people:
             same = pair if one.code is None else [*pair, one.code]
-            found[one.keeps] &= _number(one.is_evidence, _along(same, order)) == 1
+            found[one.keeps] &= _number(one.contributes, _along(same, order)) == 1
             if one.together is not None:
-                found[one.together] = total(sf.when(one.is_evidence, one.of_row), Window.partitionBy(*same))
+                found[one.together] = total(sf.when(one.contributes, one.of_row), Window.partitionBy(*same))
     return with_columns(rows, found)
 
 
@@ -160,7 +160,7 @@ def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
 def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     """Return every key that somebody has in `k0`, `k1`, …, and in `people` the number of people who have it."""
     names = [f"k{i}" for i in range(len(work.types))]
-    rows = evidence(frame, work.privacy_unit, list(work.types), {})
+    rows = protected_rows(frame, work.privacy_unit, list(work.types), {})
     for name in names:
         rows = rows.filter(sf.col(name).isNotNull())
     if work.privacy_unit is not None:
@@ -254,11 +254,11 @@ def histograms(
     if others:
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
         # The native query itself first; keys and categories see only its result.
-        rows = rows.withColumns({one.keeps: one.is_evidence for one in asked})
+        rows = rows.withColumns({one.keeps: one.contributes for one in asked})
         passes.append((_kept(rows, groups.names, asked), groups.names, asked))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
-        rows = groups.in_groups(rows).filter(any_of(one.is_evidence for one in asked))
+        rows = groups.in_groups(rows).filter(any_of(one.contributes for one in asked))
         drawn, weighed = ([one for one in asked if draws_nothing(one.spec) == nothing] for nothing in (False, True))
         rows = bounded(rows, person, drawn, seed) if drawn else rows
         cells = parts_of_people(rows, person, weighed, drawn) if weighed else _kept(rows, ["group"], asked)

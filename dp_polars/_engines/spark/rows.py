@@ -19,8 +19,8 @@ from dp_polars._engines.spark.arithmetic import (
     clip,
     code,
     divide,
-    is_evidence,
     is_float,
+    is_present,
     long,
     sf,
     spark_types,
@@ -170,8 +170,8 @@ class SpecColumns:
 
     number: int  # the position of the spec among those of the release
     spec: HistogramSpec
-    # A column that is null where a row contributes nothing, else its code if these are not all 0. None: all are
-    # evidence.
+    # A column that is null where a row contributes nothing, else its code if these are not all 0. None: all
+    # contribute.
     has: str | None
     # The type of the values that it holds instead, where these are to be coded when they are counted.
     values: DataType | None
@@ -186,7 +186,7 @@ class SpecColumns:
         return None if isinstance(self.spec.binning, OneCode) else self.has
 
     @property
-    def is_evidence(self) -> Column:
+    def contributes(self) -> Column:
         return sf.expr("true") if self.has is None else sf.col(self.has).isNotNull()
 
     @property
@@ -269,7 +269,7 @@ def spread(
     return rows.select(*by, rows_of(parts)).filter(sf.coalesce(*columns).isNotNull())
 
 
-def evidence(
+def protected_rows(
     rows: DataFrame, privacy_unit: PrivacyUnit | None, key_columns: Sequence[str], values: Mapping[str, Column]
 ) -> DataFrame:
     """Return the rows of somebody: the columns `person0`, …, `k0`, …, and those of `values`."""
@@ -279,7 +279,7 @@ def evidence(
     if privacy_unit is None:
         return rows.select(*chosen)
     people = dict(zip(person_of(privacy_unit), privacy_unit, strict=True))
-    somebody = [is_evidence(sf.col(of), kinds[name].dataType) for of, name in people.items()]
+    somebody = [is_present(sf.col(of), kinds[name].dataType) for of, name in people.items()]
     rows = rows.select(*chosen, *(_one_zero(kinds, name).alias(of) for of, name in people.items()))
     for is_somebody in somebody:
         rows = rows.filter(is_somebody)
@@ -287,7 +287,7 @@ def evidence(
 
 
 def person_of(privacy_unit: PrivacyUnit | None) -> list[str]:
-    """Return which columns of `evidence` say whose rows are. They are hashed one after the other, as Spark does."""
+    """Return the columns of `protected_rows` that say whose rows are. They are hashed in order, as Spark does."""
     return [f"person{i}" for i, _ in enumerate(privacy_unit or ())]
 
 
@@ -314,7 +314,7 @@ def read(
     values = {name: f"value{i}" for i, name in enumerate(names)}
     columns = {new: nulls[name] if name in nulls else _one_zero(kinds, name) for name, new in values.items()}
     types_of = {name: spark_types.LongType() if name in nulls else kinds[name].dataType for name in names}
-    rows = evidence(frame, privacy_unit, groups.columns, columns)
+    rows = protected_rows(frame, privacy_unit, groups.columns, columns)
     chosen: dict[str, Column] = {}
     lists: dict[str, tuple[str, pl.Series, DataType]] = {}
     places: dict[object, str] = {}
@@ -324,7 +324,7 @@ def read(
         has: str | None = None
         weight: str | None = None
         of = [values[name] for name in spec.names]
-        there = [is_evidence(sf.col(values[name]), types_of[name]) for name in spec.names]
+        there = [is_present(sf.col(values[name]), types_of[name]) for name in spec.names]
         if spec.row_weight is not None:
             row_weight = spec.clamping
             i = row_weight.column

@@ -86,8 +86,8 @@ def parts_of_people(
     has_codes = any(one.code is not None for one in specs if one.spec.weight is not None)
     if not drawn and (has_codes or any(weight.limit is not None for weight in weights.values())):
         rows = rows.repartition(*person)  # one shuffle for all that is found of a person
-    columns = {rows_of[one.number]: (one, sf.when(one.is_evidence, long(1))) for one in specs}
-    columns |= {sum_of[one.number]: (one, sf.when(one.is_evidence, one.of_row)) for one in weighs}
+    columns = {rows_of[one.number]: (one, sf.when(one.contributes, long(1))) for one in specs}
+    columns |= {sum_of[one.number]: (one, sf.when(one.contributes, one.of_row)) for one in weighs}
     columns |= {one.count: (one, one.kept) for one in drawn}
     owner, cell = [*person, "answer"], ["group", "code", *coded_later(drawn)]
     pairs = spread(rows, [*person, "group"], [*specs, *drawn], columns).groupBy(*owner, *cell)

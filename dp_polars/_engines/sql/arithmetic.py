@@ -84,7 +84,7 @@ def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Diale
         steps, per = max(1, row_weight.ticks(tick)), max(1, int(row_weight.step / tick))
         found = physical(value, dtype, low * per // steps, -(-high * per // steps))
         found = within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)
-    return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
+    return ibis.ifelse(is_present(value, dialect), found, integer(otherwise))
 
 
 def integer(number: int) -> Value:
@@ -95,7 +95,7 @@ def floating(number: float) -> Value:
     return constant(float(number), "float64")
 
 
-def is_evidence(value: Value, dialect: Dialect) -> Value:
+def is_present(value: Value, dialect: Dialect) -> Value:
     """Return whether a value is neither null nor NaN."""
     kind = value.type()
     if kind.is_floating():

@@ -188,7 +188,7 @@ def split_rows(
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        every = len(bounds) == 1 and rows.whole is None  # of the rows is evidence for it
+        every = len(bounds) == 1 and rows.whole is None  # of the rows contributes to it
         of_groups = {
             f"stays{i}": (None if every or i not in codes else f"has{i}", limits.groups)
             for (_, limits), i in bounds.items()

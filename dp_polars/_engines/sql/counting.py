@@ -13,7 +13,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._engines.sql.arithmetic import ABSENT, Number, cells_of, integer, is_evidence, of_person
+from dp_polars._engines.sql.arithmetic import ABSENT, Number, cells_of, integer, is_present, of_person
 from dp_polars._engines.sql.bounding import (
     first,
     is_listed,
@@ -137,9 +137,9 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             if spec.row_weight is not None:
                 chosen[f"weight{i}"] = spec.clamping.of_units(weight_of(spec, table, dialect), integer, dialect.divide)
         if column is not None and is_one:
-            needed.append(is_evidence(column, dialect))
+            needed.append(is_present(column, dialect))
         elif column is not None:
-            chosen[f"counts{i}"] = is_evidence(column, dialect)
+            chosen[f"counts{i}"] = is_present(column, dialect)
         name = "code" if value is None else "value"
         chosen[name] = found if value is None else value
     by.append(name)

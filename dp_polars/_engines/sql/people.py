@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical, total_of
+from dp_polars._engines.sql.arithmetic import integer, is_present, physical, total_of
 from dp_polars._engines.sql.dialects import OF_GROUPS, all_rows, cast, constant, ibis
 from dp_polars._engines.sql.rows import (
     any_of,
@@ -162,7 +162,7 @@ def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tup
 
 def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Value]:
     """Return what must hold of a value that is a key: there is one, and Polars has it."""
-    conditions = [is_evidence(value, dialect)]
+    conditions = [is_present(value, dialect)]
     if dtype in _TIMES:
         kind, *ends = _TIMES[dtype]
         values = (value, *(constant(str(end), kind) for end in ends))

@@ -16,7 +16,7 @@ import polars as pl
 from dp_polars._base.column_types import must_have
 from dp_polars._base.extras import require
 from dp_polars._bins.binning import CategoryBinning, OneCode
-from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_evidence, units
+from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_present, units
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._release.contract import Product, reading_values
 
@@ -192,7 +192,7 @@ def person_in(rows: Table) -> list[str]:
 
 
 def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value]:
-    return [is_evidence(table[name], dialect) for name in unit]
+    return [is_present(table[name], dialect) for name in unit]
 
 
 def _person_of(unit: Value, dialect: Dialect) -> Value:
@@ -336,7 +336,7 @@ def rows_of_people(
         spec = specs[number]
         with asked(outputs[number] if outputs else None):
             column, found, value = code_of(spec, table, dialect)
-            has_value = column is not None and is_evidence(column, dialect)
+            has_value = column is not None and is_present(column, dialect)
             if spec.row_weight is not None:
                 row_weight = spec.clamping
                 of = spec.names[row_weight.column]
