@@ -145,8 +145,8 @@ def many_counts(scale: float, folder: Path) -> Sides:
     return Sides(drawn, plain, lambda private, plain: plain.join(private, on=["key", "len"]).height == plain.height)
 
 
-def unlisted_keys(scale: float, folder: Path) -> Sides:
-    """Keys that nobody listed, one of each person."""
+def selected_keys(scale: float, folder: Path) -> Sides:
+    """Selected keys, one of each person."""
     rows, rng = int(10**7 * scale), np.random.default_rng(0)
     person = rng.integers(0, rows // 2, rows)
     frame = pl.DataFrame({"person": person, "key": person * 2_654_435_761 % (rows // 10)}).lazy()
@@ -289,7 +289,7 @@ CASES = [
     Case("10⁸ rows in Parquet, filtered to one year of ten: rows per category", 1.3, 1024, one_year_of_file, 1),
     Case("10⁷ rows, 10⁶ public groups: a mode", 2, None, many_groups, 2),
     Case("10⁷ rows, 10⁶ public groups: a number of rows", 1.3, None, many_counts, 2),
-    Case("10⁷ rows of 4·10⁶ people, 10⁶ keys that nobody listed, one each", 1.5, None, unlisted_keys, 2),
+    Case("10⁷ rows of 4·10⁶ people, 10⁶ selected keys, one each", 1.5, None, selected_keys, 2),
     Case("10⁷ rows, 1,000 groups: len, two sums, a mean, a mode", 1.5, None, report, 2),
     Case("10⁶ rows, 10,000 groups × 100: a median", 2, None, many_small_groups, 6),
     Case("5·10⁶ rows, 1,000 groups: five medians of five columns", 1.6, None, five_medians, 6),

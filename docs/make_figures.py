@@ -107,16 +107,16 @@ def epsilon() -> alt.HConcatChart:
 
 
 def units() -> alt.HConcatChart:
-    """Errors of a count and of a mode against how many outputs share one promise, in both units, for three bounds."""
+    """Errors of a count and of a mode against how many outputs share one guarantee, in both units, for three bounds."""
     numbers = [1, 2, 3, 5, 8, 12, 20, 30, 50]
     cases = {"1 group, 1 row": (1, 1), "4 groups, 1 row": (4, 1), "10 groups, 5 rows": (10, 5)}
-    promise, found = dpp.Budget(epsilon=1, delta=1e-6), []
+    guarantee, found = dpp.Budget(epsilon=1, delta=1e-6), []
     for case, (groups, rows) in cases.items():
         private = dpp.protect("person", max_groups=groups, max_rows_per_group=rows).group_by({"group": range(20)})
         for number in numbers:
-            for unit, loss in (("epsilon", promise.total), ("rho", promise.remaining.rho)):
+            for unit, loss in (("epsilon", guarantee.total), ("rho", guarantee.remaining.rho)):
                 for output in (dpp.len(), dpp.mode("x", range(100))):
-                    # The others take what is left of the promise.
+                    # The others take what is left of the guarantee.
                     query = private.agg(output.alias("x"), *(dpp.len().alias(f"{i}") for i in range(1, number)))
                     error = query.scaled_to(**{unit: loss}).explain()["error_95"][0]
                     what = "count of rows" if output.query.is_count else "mode of 100 categories"
@@ -130,7 +130,7 @@ def units() -> alt.HConcatChart:
             x=alt.X(
                 "outputs:Q",
                 scale=alt.Scale(type="log", domain=[1, 50], nice=False),
-                axis=alt.Axis(title="outputs that share the promise", values=[1, 2, 5, 10, 20, 50], grid=False),
+                axis=alt.Axis(title="outputs that share the guarantee", values=[1, 2, 5, 10, 20, 50], grid=False),
             ),
             y=alt.Y(
                 "error:Q",
@@ -212,19 +212,20 @@ def budget() -> alt.LayerChart:
     return plot.budget(account)
 
 
-def rooms() -> alt.LayerChart:
-    """The way of one query through the rooms, by the stations that the page `how.md` lists."""
+def packages() -> alt.LayerChart:
+    """The way of one query through the packages, by the stations that the page `how.md` lists."""
     page = (HERE.parent / "how.md").read_text(encoding="utf-8")
     stations = pl.DataFrame(
         [(int(number), moment, name, Path(path).parts[1]) for number, moment, name, path in STATION.findall(page)],
-        ["number", "moment", "name", "room"],
+        ["number", "moment", "name", "package"],
         orient="row",
     )
     floors = ["_frames", "_engines", "_release", "_expressions", "_statistics", "_mechanisms", "_steps", "_accounting"]
     moments = stations["moment"].unique(maintain_order=True).to_list()
     across = alt.X("number:Q", scale=alt.Scale(domain=[0.4, 10.9]), axis=None)
     base = alt.Chart(stations).encode(
-        x=across, y=alt.Y("room:N", sort=floors, scale=alt.Scale(domain=floors), axis=alt.Axis(title=None, grid=True))
+        x=across,
+        y=alt.Y("package:N", sort=floors, scale=alt.Scale(domain=floors), axis=alt.Axis(title=None, grid=True)),
     )
     way = base.mark_line(color="#999999", strokeWidth=1.5).encode(order="number:Q")
     colors = alt.Scale(domain=moments, range=[BLUE, "#009E73", "#666666", ORANGE, "#CC79A7"])
@@ -279,7 +280,7 @@ def main() -> None:
     units().save(HERE / "units.png", scale_factor=1.5)
     race().save(HERE / "race.png", scale_factor=1.5)
     answers().save(HERE / "answers.png", scale_factor=1.5)
-    rooms().save(HERE / "rooms.png", scale_factor=1.5)
+    packages().save(HERE / "packages.png", scale_factor=1.5)
 
 
 if __name__ == "__main__":

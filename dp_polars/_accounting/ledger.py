@@ -270,7 +270,7 @@ def _checked_rows(number: int, about: str, key: bytes, rows: str, stored: str) -
 
 
 def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
-    """Yield what is kept, in the order in which it was; raise if it is damaged."""
+    """Yield the cached answers in the order in which they came; raise if it is damaged."""
     names = "id, microseconds, dataset, query, loss, source, text, key, answer_digest, length(answer), digest"
     for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
         yield _checked(*found)

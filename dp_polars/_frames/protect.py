@@ -78,13 +78,13 @@ def protect(
     neighboring_relation
         "add_or_remove_one" (person) or "replace_one".
     dataset
-        A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
+        A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, caches every
         released answer, and the same statistic about the same name gives that answer again and costs nothing. You
         guarantee that the name stands for the same rows for good: for other rows the cached answer would be wrong,
         though no leak. What made the rows belongs to the data set: another plan under the same name is drawn and
-        charged, and what runs Python code is not kept. Other rows in memory are refused, and a `CachedAnswerWarning`
+        charged, and what runs Python code is not cached. Other rows in memory are refused, and a `CachedAnswerWarning`
         says where files have changed. `release(ignore_cache=True)` draws and pays anew. Another version of Polars or
-        of this package may take a statistic for another one: then it is charged. None: nothing is kept.
+        of this package may take a statistic for another one: then it is charged. None: nothing is cached.
     unchecked
         Whether to leave out the look at what made the rows, for transformations that it can't follow. "I know that each
         person's rows follow from that person's": where they don't, one person changes the rows of others, and the loss

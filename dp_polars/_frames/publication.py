@@ -140,11 +140,11 @@ class Publication(OfAnswers):
         -------
         dict
             The released frames by the names of the queries. Errors are those of `PrivateQuery.release`, of all of them
-            together: where the engine fails on the rows of one, nothing is released or kept, and the charge stays.
+            together: where the engine fails on the rows of one, nothing is released or cached, and the charge stays.
 
         Notes
         -----
-        Answers are kept for each query: what is kept costs nothing, and the others are charged together.
+        Answers are cached for each query: cached ones cost nothing, and the others are charged together.
         """
         frames = self._tables(frame)
         opened = Opened()

@@ -48,7 +48,7 @@ body { font: 1rem/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; p
 h1 { line-height: 1.2; }
 h2 { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; line-height: 1.25; }
 p, dd, li { max-width: 44rem; }
-.lead { font-size: 1.1rem; }
+.about { font-size: 1.1rem; }
 .wide, figure, dd { overflow-x: auto; }
 table { border-collapse: collapse; margin: .5rem 0 1rem; overflow-wrap: break-word; font-size: .9rem; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
@@ -272,7 +272,7 @@ def _page(sections: Sequence[Section], statement: Statement, words: Words, *, ha
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<style>{_STYLE}</style></head><body><main>"
     yield f"<h1>{title}</h1>"
-    yield from (f'<p class="lead">{html.escape(text)}</p>' for text in words.about)
+    yield from (f'<p class="about">{html.escape(text)}</p>' for text in words.about)
     yield f"<p>{_guarantee(facts)}</p>"
     yield f"<p>What counts as one person: {html.escape(facts['unit']['person'])}.</p>"
     headings = [words.titles.get(section.name, _heading(section, words.labels)) for section in sections]

@@ -370,7 +370,7 @@ class KeyWork:
 class Drawn(Generic[Released]):
     """What a release drew: nothing more is ever drawn for it, however often it is shown."""
 
-    packed: Callable[[], bytes]  # gives what was drawn as Arrow IPC, to be kept
+    packed: Callable[[], bytes]  # gives what was drawn as Arrow IPC, to be cached
     presented: Callable[[], Released]  # gives it as it is shown. Nothing that is not shown leaves the engine.
 
 
@@ -406,7 +406,7 @@ class Engine(ABC, Generic[Released]):
     5. **The same codes.** A row has the code that `binning.encoder()` gives it, and the weight of
        `row_weight.weigh`, whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
-       task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is kept as
+       task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is cached as
        it is, and shown as a `Presentation` asks, which draws nothing more.
     7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
        query alone, says by `progress.at` which one it is at, to a person who waits. A run may raise anything: a
@@ -437,7 +437,7 @@ class Engine(ABC, Generic[Released]):
     def preprocessing(self) -> str | None:
         """Return a public text of what made the rows: names, constants, files. None: there is none, as of Python code.
 
-        Answers are kept for one text alone, and none where it is None. An engine that sees nothing of it says so by "".
+        Answers are cached for one text, and none where it is None. An engine that sees nothing of it says so by "".
         """
         return ""
 
@@ -446,7 +446,7 @@ class Engine(ABC, Generic[Released]):
         return ""
 
     def mark(self) -> str:
-        """Return where the private rows lie. It is public, kept with an answer, and compared when that is returned.
+        """Return where the private rows lie. It is public, cached with an answer, and compared when that is returned.
 
         So it must say nothing that depends on a row: no size, no number of rows. Here it is the kind of source alone.
         """

@@ -93,9 +93,9 @@ def release_all(
 ) -> list[Released]:
     """Release all outputs of all parts once, by one charge to the budget before a row is read.
 
-    Where the data set has a name, what the budget keeps as drawn for the same statistic is shown instead, and nothing
+    Where the data set has a name, what the budget caches as drawn for the same statistic is shown instead, and nothing
     is charged for it; unless it gets `ignore_cache`. How it is shown is no part of the statistic. Where one part fails,
-    nothing is released or kept, and the charge stays.
+    nothing is released or cached, and the charge stays.
 
     Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where an engine takes two
     public keys or candidates for one.
@@ -131,7 +131,7 @@ def release_all(
 
 
 def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -> _Ready[Released]:
-    """Return a part that may be charged, or what is kept of it; raise all that is free."""
+    """Return a part that may be charged, or the answer that is cached; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
     work, run, stored_query = None, None, None
     error: Exception | None = None

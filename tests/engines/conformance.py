@@ -543,7 +543,7 @@ class Conformance:
         keys = pl.DataFrame({"k": pl.Series(listed, dtype=kind)})
         found = self.told(protected(keys, None).agg(dpp.mode("x", [1, 0], epsilon=1)), frame)
         assert found["x"] == by_hand.histograms(frame.to_dicts(), [{"k": k} for k in listed], "x", code_of)
-        # Keys that nobody listed: those that group_by would not take are none.
+        # Selected keys: those that group_by would not take are none.
         released = self.to_polars(release_by(self.keys(["k"], "x"), self.make(frame)))
         within = [value for value in values if not (isinstance(value, int) and abs(value) >= 2**63 and "128" in key)]
         expected = by_hand.people_by_key(frame.to_dicts(), ["k"], "x")
@@ -933,7 +933,7 @@ class Conformance:
         message = rf"{kind[:4]}.* must be different .*{first} and {second}[\s\S]*Hint: "
         self.refuses(query, message, notes, engine)
 
-    # --- Keys that nobody listed ---
+    # --- Selected keys ---
 
     def keys(self, columns, unit="p", most=MANY, steps=lambda frame: frame, by=None):
         bounds = {} if unit is None else {"max_groups": most}
@@ -1150,7 +1150,7 @@ class Conformance:
         marks = {json.loads(text)[0] for text in [*drawn, *again["flavour"], *again["price"], *again["high"]]}
         assert len(marks) == 2 * 3 * len(GROUPS)
 
-    def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes):
+    def test_what_is_cached_is_shown_in_every_way_for_nothing(self, tmp_path, notes):
         """With intervals or without, and of groups with enough people: the same numbers, and no row is read."""
         budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
         frame = dpp.protect("p", max_rows=3, budget=budget, dataset="visits").group_by(GROUPS)
@@ -1281,7 +1281,7 @@ class Conformance:
         assert budget.spent == 0
         assert not notes.exists()
 
-    # What is asked, of which keys (those that nobody listed, where nothing is asked) and people; and what is said.
+    # What is asked, of which keys (selected ones, where nothing is asked) and people; and what is said.
     MISFITS: ClassVar[dict[str, Any]] = {
         "no such column": (lambda: dpp.mode("nowhere", [1], epsilon=1), GROUPS, "p", "nowhere"),
         "no such key": (lambda: BOTH[0], {"hospital": ["A"]}, "p", "the key column 'hospital'|the column 'hospital'"),

@@ -69,7 +69,7 @@ class Publications:
         with pytest.raises(ValueError, match="must have the names of the queries"):
             self.door.release(asked, {"by_ward": table})
 
-    def test_it_is_charged_as_one_and_kept_for_each(self, tmp_path):
+    def test_it_is_charged_as_one_and_cached_for_each(self, tmp_path):
         table, budget = self.table(VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
         asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
         released, again = (self.release(asked, table) for _ in range(2))
@@ -125,7 +125,7 @@ class Publications:
         assert self.release(every_row, table).counts(by="g")["count"].to_list() == [175, 175]
 
     @pytest.mark.parametrize("loss", [{"epsilon": 1, "delta": 1e-6}, {"rho": 1}], ids=str)
-    def test_cubes_are_kept_and_ranges_are_left_out(self, tmp_path, loss):
+    def test_cubes_are_cached_and_intervals_are_left_out(self, tmp_path, loss):
         budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
         private = dpp.protect("p", max_groups=1, budget=budget, dataset="rows")
         query, table = private.cube(DIMENSIONS, tables=TABLES[0], **loss), self.table(ROWS)

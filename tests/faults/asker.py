@@ -1,4 +1,4 @@
-"""Asks queries whose answers are kept, in processes that may be killed: forks of one that has imported all.
+"""Asks queries whose answers are cached, in processes that may be killed: forks of one that has imported all.
 
 The arguments are the ledger and the number of a descriptor. For every line of stdin, the number of the first query,
 a child asks one after the other, without an end; its process id is printed, and a line more once it has ended. A child

@@ -227,7 +227,7 @@ def test_a_query_without_data_is_released_from_a_frame(visits, listed):
         query.release()
 
 
-def test_answers_are_kept_and_fresh_ones_are_charged(visits, tmp_path):
+def test_answers_are_cached_and_fresh_ones_are_charged(visits, tmp_path):
     budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
     private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
 

@@ -97,7 +97,7 @@ def test_what_is_scaled_to_the_guarantee_of_a_budget_fits_into_it_exactly():
             query.release(rows)
 
 
-def test_kept_answers_statements_and_files_of_a_shared_guarantee(tmp_path):
+def test_cached_answers_statements_and_files_of_a_shared_guarantee(tmp_path):
     frame = pl.DataFrame({"p": range(200), "g": [1] * 200, "x": [3] * 200})
     budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "budget.db")
     private = frame.dp.protect("p", max_groups=4, max_rows_per_group=1, budget=budget, dataset="visits")

@@ -1,4 +1,4 @@
-"""Keys that nobody listed, and quantiles over people, as a user asks for them."""
+"""Selected keys, and quantiles over people, as a user asks for them."""
 
 import math
 import pickle

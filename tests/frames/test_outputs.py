@@ -48,7 +48,7 @@ def names(query):
 
 
 def assert_same_query(query, expected, rows=ROWS):
-    """One text means: the same outputs, columns, claims, bounds and specs, so that one kept answer serves both."""
+    """One text means: the same outputs, columns, claims, bounds and specs, so that one cached answer serves both."""
     engine = PolarsEngine.of(rows.lazy())
     one, other = (
         stored_query_of(q._request, engine, q._request.bind(engine), "", "ours").text for q in (query, expected)

@@ -170,7 +170,7 @@ def failing(monkeypatch, which):
 
 
 @pytest.mark.parametrize("which", [1, 2, 3])
-def test_where_one_query_fails_all_is_charged_once_and_nothing_is_kept(budget, monkeypatch, which):
+def test_where_one_query_fails_all_is_charged_once_and_nothing_is_cached(budget, monkeypatch, which):
     publication = dpp.publication(queries(protected(budget, "visits"), epsilon=0.1))
     with monkeypatch.context() as patched:
         failing(patched, which)
@@ -183,7 +183,7 @@ def test_where_one_query_fails_all_is_charged_once_and_nothing_is_kept(budget, m
     assert (budget.remaining, budget.log().height, budget.answers().height) == (Fraction(2, 10), 8, 3)
 
 
-def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, caplog):
+def test_answers_that_can_not_be_cached_are_cached_of_none(budget, monkeypatch, caplog):
     calls, write = [], ledger.write
 
     def once(*arguments):
@@ -200,7 +200,7 @@ def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, capl
     assert "could not be cached" in caplog.text
 
 
-def test_answers_are_kept_for_each_query(budget):
+def test_answers_are_cached_for_each_query(budget):
     private = protected(budget, "visits")
     asked = queries(private, epsilon=0.1)
     alone = asked["by_ward"].release()

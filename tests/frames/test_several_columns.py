@@ -77,7 +77,7 @@ def test_a_name_that_looks_like_several_is_another_unit():
         protected(rows, unit=TEXT, budget=budget).agg(dpp.len(epsilon=1)).release()
 
 
-def test_a_kept_answer_is_that_of_the_same_unit_in_any_order(tmp_path):
+def test_a_cached_answer_is_that_of_the_same_unit_in_any_order(tmp_path):
     budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
 
     def asked(unit):

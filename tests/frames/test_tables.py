@@ -246,7 +246,7 @@ def test_a_file_that_was_changed_is_refused(cube, tmp_path, change):
     assert_refused_once_it_was_changed(cube, tmp_path / "cube.parquet", change)
 
 
-def test_answers_are_kept(visits, tmp_path):
+def test_answers_are_cached(visits, tmp_path):
     budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
     private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
     first, again = (private.cube(DIMENSIONS, tables=TABLES, rho=1).release() for _ in range(2))

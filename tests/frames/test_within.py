@@ -190,7 +190,7 @@ def test_steps_and_candidates_are_those_of_the_column():
         assert f"Hint: give {lacks}=" in str(error.value)
 
 
-def test_a_kept_answer_is_that_of_the_loss_written_out(tmp_path):
+def test_a_cached_answer_is_that_of_the_loss_written_out(tmp_path):
     budget = dpp.Budget(epsilon=5, path=tmp_path / "ledger.db")
     frame = ROWS.dp.protect("p", max_groups=2, budget=budget, dataset="visits").group_by({"g": range(3)})
     query = frame.agg(dpp.n_people(within=30))

@@ -185,10 +185,10 @@ MUTANTS = [
     _shifts("_widest_of", "1 + 1e-9", "1 - 1e-9", "a discrete Gaussian loses a hair more than is composed"),
     _shifts("_widest_of", "np.diff(points, prepend=-points[0])", "np.diff(points)",
         "the test between two neighbours that tells most is left out"),
-    # --- Answers that are kept
-    of("frames/test_kept.py")("find",
+    # --- Cached answers
+    of("frames/test_cached.py")("find",
         "not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]", "False",
-        "a kept answer that was changed is returned", "::test_an_answer_that_was_changed_is_damage"),
+        "a cached answer that was changed is returned", "::test_an_answer_that_was_changed_is_damage"),
     # --- The lock beside it
     _budgets("_has_locked", "fcntl.LOCK_EX", "fcntl.LOCK_SH", "the lock keeps nobody out", "-k has_it_alone"),
     _budgets("held", "if os.path.samestat(os.fstat(number), name.stat()): yield; return", "yield; return",

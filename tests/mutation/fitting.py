@@ -1,6 +1,6 @@
 """Where a mutant fits: the definition that it names, and what there reads as its old text.
 
-Both are compared as syntax trees. Layout, comments, quotes, files and rooms don't matter.
+Both are compared as syntax trees. Layout, comments, quotes, files and packages don't matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mutants of the bounds on a person's rows, the engine, private frames, their release, and answers that are kept."""
+"""Mutants of the bounds on a person's rows, the engine, private frames, their release, and cached answers."""
 # fmt: off
 
 from tests.mutation.mutant import of
@@ -23,7 +23,7 @@ _scaled = of("frames/test_scaled.py")
 _steps = of("frames/test_frame.py::TestSteps")
 _several_columns = of("frames/test_several_columns.py")
 _publication = of("frames/test_publication.py")
-_kept = of("frames/test_kept.py")
+_cached = of("frames/test_cached.py")
 
 _synthetic = of("privacy/test_synthetic.py")
 
@@ -242,7 +242,7 @@ MUTANTS = [
         "keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)",
         "groups that come to be after the query was made are not paid for",
         "::test_keys_that_are_changed_later_stay_as_they_were_checked"),
-    # --- Keys that nobody listed
+    # --- Selected keys
     _polars_in_memory("_engines/polars/people:_bounded", "lengths, most", "lengths, most + 1",
         "a person counts for one more key than the bound", "::test_a_persons_keys_are_a_random_subset"),
     _polars_in_memory("_keys_of_people", "pl.col(names).unique()", "pl.col(names)",
@@ -264,22 +264,22 @@ MUTANTS = [
     _publication("_refuse_others", "len(paths) > 1", "False", "rows that another budget guards are charged to this one",
         "::test_one_ledger_is_one_budget"),
     # --- How a release is shown
-    _kept("_release/contract:_drawn_here", "partial(_as_ipc, drawn)", "lambda: _as_ipc(work.presented(drawn, presentation))",
-        "what is kept is what is shown: another way to show it is not there, or holds less",
-        "::test_nothing_but_what_was_drawn_is_kept"),
-    _kept("stored_query_of", '"steps": written([(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)])', "",
+    _cached("_release/contract:_drawn_here", "partial(_as_ipc, drawn)", "lambda: _as_ipc(work.presented(drawn, presentation))",
+        "what is cached is what is shown: another way to show it is not there, or holds less",
+        "::test_nothing_but_what_was_drawn_is_cached"),
+    _cached("stored_query_of", '"steps": written([(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)])', "",
         "an answer about other rows is returned", "::test_no_two_queries_share_a_text"),
-    _kept("_hidden",
+    _cached("_hidden",
         '{name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}',
         'set() and {name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}',
         "a query that hides something gets the answer of another",
         "::test_a_query_that_hides_something_is_refused_before_it_is_charged"),
-    _kept("_release/cached:_read", "pl.LazyFrame(schema=schema), first", "pl.LazyFrame(schema=proved.schemas[0])",
+    _cached("_release/cached:_read", "pl.LazyFrame(schema=schema), first", "pl.LazyFrame(schema=proved.schemas[0])",
         "two queries that differ in a renaming of columns that were made share an answer",
         "::test_a_name_that_a_step_gives_is_part_of_the_query"),
-    _kept("cached_answer", "answer.query.source != stored_query.source", "False",
+    _cached("cached_answer", "answer.query.source != stored_query.source", "False",
         "an answer about other files is returned without a word", "-k said"),
-    _kept("mark_of_files", "{(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}",
+    _cached("mark_of_files", "{(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}",
         "set(identities(files))", "the ledger tells of the size of a file, and so of its rows",
         "::test_a_mark_tells_of_no_size"),
     # --- Found by the second trial

@@ -107,7 +107,7 @@ MUTANTS = [
         "a score moves by more than one: only its own sensitivity counts"),
     _own_sensitivities("OwnSensitivities.gaps", "gaps *= float_of(1 / self.unit)", "",
         "gaps are in the unit of the columns' last digits"),
-    # --- Keys that nobody listed
+    # --- Selected keys
     of("privacy/test_keys.py")("_share", "ball(delta) if keys == 1 else -((-ball(delta)).log1p() / keys).expm1()",
         "ball(delta)", "each of a person's keys spends the whole delta",
         "::test_keys_of_one_person_alone_are_shown_with_probability_at_most_delta"),

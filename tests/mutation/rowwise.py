@@ -10,7 +10,7 @@ _whole_numbers = of("steps/test_whole_numbers.py")
 _plans = of("sources/test_plans.py")
 _one_unit = of("sources/test_one_unit.py")
 _preprocessing = of("sources/test_preprocessing.py")
-_kept = of("frames/test_kept.py")
+_cached = of("frames/test_cached.py")
 
 MUTANTS = [
     # --- The table of rules
@@ -103,10 +103,10 @@ MUTANTS = [
     _preprocessing("kind_of_function", "name in nodes.BY_ROW", "name not in nodes.PLACING", "functions on no list pass"),
     _preprocessing("kind_of_function", "not first", "False", "a format is guessed from other people's rows"),
     _preprocessing("of_rows", "n_rows is not None", "False", "a scan of the first rows passes"),
-    _kept("known_query",
+    _cached("known_query",
         "not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or \"\")",
-        "False", "other rows get the kept answer"),
-    _kept("text_of_plan", "[tree, shown]", "[tree]", "infinities and NaN are one number to a kept answer"),
+        "False", "other rows get the cached answer"),
+    _cached("text_of_plan", "[tree, shown]", "[tree]", "infinities and NaN are one number to a cached answer"),
     # --- Files, and what is refused by what it is
     _plans("_are_different_files", "identity & seen", "identity <= seen",
         "a URL that may be either of two files passes beside one of them, whose rows count twice",

@@ -36,8 +36,8 @@ MUTANTS = [
     # --- One run
     _spark("spark:_published", "drawn.checkpoint(eager=True)", "drawn", "every look at a release draws anew",
         "::test_an_undisturbed_release_draws_each_group_once"),
-    _spark("_SparkEngine._shown_once", "drawn = rows", "pass", "what is kept is another draw than what is published",
-        "::test_a_kept_answer_goes_where_a_new_one_goes"),
+    _spark("_SparkEngine._shown_once", "drawn = rows", "pass", "what is cached is another draw than what is published",
+        "::test_a_cached_answer_goes_where_a_new_one_goes"),
     _spark("spark:_SparkEngine._shown_once", "self._target is None and isinstance(drawn, pa.Table)",
         "self._target is None", "every look at what executors draw draws anew",
         "::test_an_undisturbed_release_draws_each_group_once"),
@@ -47,7 +47,7 @@ MUTANTS = [
     _spark("spark:_check_unit", '"collate" in kind', "False", "several people are one to Spark",
         "::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
     _spark("_engines/spark/rows:text_of_frame", "_NO_TEXT.search(tree)", "False",
-        "another Python function gets the kept answer", "::test_other_preprocessing_is_another_data_set"),
+        "another Python function gets the cached answer", "::test_other_preprocessing_is_another_data_set"),
     _spark("/spark:release", "one.isStreaming", "False", "a stream is released again and again",
         "::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
 ]

@@ -139,7 +139,7 @@ MUTANTS = [
     _gate("_describe_duckdb", 'type(error).__name__ != "FatalException"', "True",
         "a connection that has failed says why, by a value", "-k does_not_say_why"),
     _gate("has_text", 'getattr(part, "__input_type__", None) is _BUILTIN', "True",
-        "rows in memory have a kept answer by their name", "-k kept_answer"),
+        "rows in memory have a cached answer by their name", "-k cached_answer"),
     # --- The secret
     _counting("Select.sealed", "secrets.randbits(_SECRET_BITS)", "2**62", "every release keeps the same rows",
         "::test_every_release_has_a_secret_of_its_own"),

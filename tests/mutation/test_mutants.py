@@ -10,8 +10,8 @@ from tests.mutation.__main__ import MUTANTS, is_there, misfit, sampled
 from tests.mutation.fitting import MisfitError, mutated
 from tests.mutation.mutant import Mutant
 
-ROOM = '''
-"""A room."""
+MODULE = '''
+"""A module."""
 SLACK = 2.0**-38  # why
 
 def free(rows, most):
@@ -35,8 +35,8 @@ a bound."""
 
 @pytest.fixture
 def package(tmp_path):
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room/file.py").write_text(ROOM)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/file.py").write_text(MODULE)
     (tmp_path / "other.py").write_text("def free(): return 1\ndef two(): return (1, 1)\n")
     return tmp_path
 
@@ -49,14 +49,14 @@ def of(function, old, new):
     ("function", "old", "new", "line", "changed"),
     [
         ("SLACK", "38", "60", "SLACK = 2.0**-38  # why", "SLACK = 2.0 ** (-60)"),
-        ("room:free", "rows<=most", "rows < most", "    if rows <= most and", "    if rows < most and"),
+        ("package:free", "rows<=most", "rows < most", "    if rows <= most and", "    if rows < most and"),
         ("file:free", "not said", "", "rows <= most and not said:", "rows <= most:"),
-        ("room:free", "rows=rows", "rows=1", "rows=rows)", "rows=1)"),
-        ("room:free", "rows=rows", "", "most=most, rows=rows)", "most=most)"),
-        ("room:free", "rows, most", "rows", "min(rows, most)", "min(rows)"),
-        ("room:free", "'most': most", "", '{"most": most, **said}', "{**said}"),
-        ("room:free", "(most*2)", "most", "rows + most * 2", "rows + most"),
-        ("room:free", "raise ValueError('rows')", "", 'raise ValueError("rows")', "pass"),
+        ("package:free", "rows=rows", "rows=1", "rows=rows)", "rows=1)"),
+        ("package:free", "rows=rows", "", "most=most, rows=rows)", "most=most)"),
+        ("package:free", "rows, most", "rows", "min(rows, most)", "min(rows)"),
+        ("package:free", "'most': most", "", '{"most": most, **said}', "{**said}"),
+        ("package:free", "(most*2)", "most", "rows + most * 2", "rows + most"),
+        ("package:free", "raise ValueError('rows')", "", 'raise ValueError("rows")', "pass"),
         ("Bound.most", "property", "cached", "    @property", "    @cached"),
         ("Bound.most", "width=2", "", "(1, width=2)", "(1)"),
         ("Bound", "least = 0", "least = 1", "least = 0", "least = 1"),
@@ -64,8 +64,8 @@ def of(function, old, new):
 )
 def test_a_mutant_changes_one_place_and_nothing_else(package, function, old, new, line, changed):
     path, text = mutated(of(function, old, new), package)
-    assert path.as_posix() == "room/file.py"
-    assert _read(text) == _read(ROOM.replace(line, changed)) != _read(ROOM)
+    assert path.as_posix() == "package/file.py"
+    assert _read(text) == _read(MODULE.replace(line, changed)) != _read(MODULE)
 
 
 def _read(text):
@@ -75,8 +75,8 @@ def _read(text):
 def test_a_mutant_outlives_a_new_layout_and_a_move(package):
     mutant = of("Bound.most", "self.most_of(1, width=2)", "self")
     before = mutated(mutant, package)[1]
-    (package / "room").rename(package / "hall")
-    text = ROOM.replace("(1, width=2)", "(  # one\n            1,\n            width=2,\n        )")
+    (package / "package").rename(package / "hall")
+    text = MODULE.replace("(1, width=2)", "(  # one\n            1,\n            width=2,\n        )")
     (package / "hall/file.py").write_text(text)
     path, after = mutated(mutant, package / "hall" / "..")
     assert path.as_posix() == "hall/file.py"
@@ -86,10 +86,10 @@ def test_a_mutant_outlives_a_new_layout_and_a_move(package):
 @pytest.mark.parametrize(
     ("function", "old", "new", "why"),
     [
-        ("free", "1", "2", "it is defined in other.py, room/file.py: say in which, as in other:free"),
+        ("free", "1", "2", "it is defined in other.py, package/file.py: say in which, as in other:free"),
         ("Bounds.most", "2", "3", "nothing has that name; the nearest: Bound.most"),
-        ("room:free", "rows <= mast", "0", "is there 0 times; the nearest: `rows <= most`"),
-        ("room:free", "self.most_of(1, width=2)", "0", "is there 0 times; the nearest: in Bound, in Bound.most"),
+        ("package:free", "rows <= mast", "0", "is there 0 times; the nearest: `rows <= most`"),
+        ("package:free", "self.most_of(1, width=2)", "0", "is there 0 times; the nearest: in Bound, in Bound.most"),
         ("two", "1", "2", "is there 2 times"),
         ("two", "(1, 1)", "(1,1)", "the mutant changes nothing"),
     ],

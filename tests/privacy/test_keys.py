@@ -1,4 +1,4 @@
-"""Keys that nobody listed, per person: the exact law of a whole release, for all small data sets and their neighbours.
+"""Selected keys, per person: the exact law of a whole release, for all small data sets and their neighbours.
 
 People have up to three keys, of which one or two count. The laws are written here anew, from what the docs say: a
 random subset of each person's keys, people counted, and then each key shown with π(n), or by its noisy number. Only

@@ -63,7 +63,7 @@ VALUES = {name: values for name, (_, values) in COLUMNS.items() if values is not
 
 
 def rows(height=600):
-    """Rows of that schema, with nulls and with values and groups that nobody listed."""
+    """Rows of that schema, with nulls and with values and groups that are on no list."""
     number = pl.int_range(height, eager=True)
     frame = pl.DataFrame(
         {

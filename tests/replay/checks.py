@@ -193,7 +193,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
     for (name, number), call in draws.items():
         theirs = of_other[name, number]
         assert replace(call, inputs={}) == replace(theirs, inputs={}), "how it is drawn follows the rows"
-        # Keys that nobody listed are no output with a name.
+        # Selected keys are no output with a name.
         ask = known[name or only]
         groups = groups_of[ask.name]
         assert call.groups == (() if call.kind == "keys" else tuple(range(groups))), "a group is not drawn once"

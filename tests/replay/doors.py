@@ -158,7 +158,7 @@ class Doors(AbstractContextManager["Doors"]):
     salt
         What the outputs follow from.
     shown
-        The keys that are shown, where nobody listed them.
+        The keys that are shown, where they are selected.
     couples
         Whether Polars' random choices follow from the salt and a person's own rows. Those of other engines always do:
         their hashes are of these rows and a secret.

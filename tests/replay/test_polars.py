@@ -31,7 +31,7 @@ FORMS = ["bound", "lazy", "parquet", "dataset", "arrow"]
 MANY = "many"
 PARTS = [None, 3, MANY]
 # What is done with the answers.
-ENDS = ["released", "kept", "written"]
+ENDS = ["released", "cached", "written"]
 _FILES = 3
 _KINDS = {*COLUMNS, *UNITS}
 # What can be compared, sorted and joined.
@@ -63,7 +63,7 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
         return None if form == "bound" else given(case, side, form, folder)
 
     ledger = folder / "ledger.db"
-    if end == "kept":
+    if end == "cached":
         for file in folder.glob("ledger*"):
             file.unlink()
         budgets._newest.clear()  # this process has seen a ledger of that name
@@ -88,7 +88,7 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
         found["file"] = (folder / "answers.parquet").read_bytes()
         return found
     found["answers"] = query.release(rows, **options)
-    if end == "kept":
+    if end == "cached":
         again, first = query.release(rows_given(), **options), found["answers"]
         if isinstance(query, CubeQuery):
             again, first = again.to_frame(), first.to_frame()

@@ -51,10 +51,10 @@ class TestSpark(Conformance):
     def to_polars(self, released):
         return to_polars(released)
 
-    # Rows that come from memory by a Python function have no text, and so no kept answers: this one is given one.
-    def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes, monkeypatch):
+    # Rows that come from memory by a Python function have no text, and so no cached answers: this one is given one.
+    def test_what_is_cached_is_shown_in_every_way_for_nothing(self, tmp_path, notes, monkeypatch):
         monkeypatch.setattr(_SparkEngine, "preprocessing", lambda _: "visits")
-        super().test_what_is_kept_is_shown_in_every_way_for_nothing(tmp_path, notes)
+        super().test_what_is_cached_is_shown_in_every_way_for_nothing(tmp_path, notes)
 
     @on_both
     @pytest.mark.parametrize("misfit", Conformance.MISFITS)
@@ -77,7 +77,7 @@ class TestSpark(Conformance):
             self.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
-# What the driver's own way can change: who draws, from which counts, and when. Keys that nobody listed never come to
+# What the driver's own way can change: who draws, from which counts, and when. Selected keys never come to
 # the driver, and what is counted is bounded and told apart where the rows are: the same for both.
 OF_DRAWING = [
     "test_a_failure_shows_no_value_and_stays_charged",
@@ -90,7 +90,7 @@ OF_DRAWING = [
     "test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss",
     "test_values_of_every_type_have_the_codes_of_the_reference",
     "test_weights_are_added_up",
-    "test_what_is_kept_is_shown_in_every_way_for_nothing",
+    "test_what_is_cached_is_shown_in_every_way_for_nothing",
 ]
 ALL = {name for name in dir(Conformance) if name.startswith("test_")}
 assert {*OF_DRAWING} <= ALL

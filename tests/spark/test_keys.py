@@ -1,4 +1,4 @@
-"""Keys that nobody listed, released from a Spark cluster."""
+"""Selected keys, released from a Spark cluster."""
 
 from fractions import Fraction
 

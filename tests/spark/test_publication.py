@@ -25,7 +25,7 @@ class TestSpark(Publications):
         self.spark, self.folder = spark, tmp_path
 
     def table(self, frame):
-        """From a file: only of what has a text answers are kept."""
+        """From a file: only of what has a text answers are cached."""
         path = str(self.folder / f"{next(NUMBERS)}.parquet")
         frame.write_parquet(path)
         return self.spark.read.parquet(path)
@@ -89,7 +89,7 @@ def _without_figures(path):
     return re.sub(r"<svg[\s\S]*?</svg>", "", path.read_text(encoding="utf-8"))
 
 
-def test_where_the_third_fails_all_is_charged_and_nothing_is_kept(spark, few_tasks, tmp_path):
+def test_where_the_third_fails_all_is_charged_and_nothing_is_cached(spark, few_tasks, tmp_path):
     frame, budget = to_spark(spark, VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
     asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
     failing = frame.selectExpr("patient", "ward", "if(patient = 7, raise_error('secret'), month) AS month")

@@ -771,7 +771,7 @@ def test_a_query_reads_its_rows_once(spark, tmp_path, monkeypatch, name, most_ce
 
 
 @on_both
-def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
+def test_a_cached_answer_goes_where_a_new_one_goes(spark, tmp_path):
     pl.DataFrame({"p": range(60), "g": [1, 2] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
     frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
     budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")

@@ -24,7 +24,7 @@ def noted() -> bool: ...
 
 
 def of_one_preprocessing(engine):
-    """Return an engine whose kept answers are those of one table, by whatever name the suite makes it."""
+    """Return an engine whose cached answers are those of one table, by whatever name the suite makes it."""
     engine.preprocessing = lambda: "visits"
     return engine
 

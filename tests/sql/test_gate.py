@@ -644,10 +644,10 @@ def test_what_is_read_several_times_is_made_once(engine, unit):
     assert len(seen) == made
 
 
-# --- Kept answers ---------------------------------------------------------------------------------------------------
+# --- Cached answers --------------------------------------------------------------------------------------------------
 
 
-def test_a_kept_answer_belongs_to_the_steps(duckdb, tmp_path):
+def test_a_cached_answer_belongs_to_the_steps(duckdb, tmp_path):
     table, budget = duckdb.both()[0], dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
     query = dpp.protect("p", dataset="visits", budget=budget).agg(n=dpp.n_people(epsilon=1))
     memory = ibis.memtable({"p": [1, 2]})

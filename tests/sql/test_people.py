@@ -1,4 +1,4 @@
-"""In SQL: keys that nobody listed, and people as rows."""
+"""In SQL: selected keys, and people as rows."""
 
 import datetime as dt
 import math
@@ -148,7 +148,7 @@ def test_people_as_rows_beside_columns_of_the_same_names(engine):
         assert dpp.sql.release(query, table).item() == query.release(frame).item()
 
 
-def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
+def test_a_cached_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
     budget = dpp.Budget(epsilon=3, path=tmp_path / "ledger.db")
     table = engine.table(pl.DataFrame({"p": range(100)}))
     query = dpp.protect("p", budget=budget, dataset="people").agg(n=dpp.n_people(epsilon=0.5))

@@ -21,7 +21,7 @@ from tests.registry import X
 from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 DRAWS = 40_000
-# Leads in whole units that get a cell of their own; all larger ones share one.
+# Gaps in whole units that get a cell of their own; all larger ones share one.
 CELLS = 8
 
 
@@ -127,7 +127,7 @@ VALUES = ["a"] * 5 + ["b"] * 4 + ["c"]
 @pytest.mark.parametrize(
     ("more", "too_few"), [([], None), (["d"], None), (["d", "e", "f"], 3), ([f"{i}" for i in range(300)], None)]
 )
-def test_modes_with_leads(more, too_few):
+def test_modes_with_gaps(more, too_few):
     groups, candidates = 20_000, ["a", "b", "c", *more]
     counts = [5, 4, 1] + [0] * len(more) + ([] if too_few is None else [too_few])
     blocks = {score: counts.count(score) for score in sorted(set(counts), reverse=True)}

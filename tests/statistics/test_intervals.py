@@ -339,7 +339,7 @@ def test_a_simulation_has_the_law_of_the_answer():
     assert one.equals(other)
 
 
-def test_answers_with_and_without_an_interval_are_kept_apart(tmp_path):
+def test_answers_with_and_without_an_interval_are_cached_apart(tmp_path):
     budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger")
     frame = private(budget=budget, dataset="visits")
     queries = [

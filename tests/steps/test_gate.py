@@ -698,11 +698,11 @@ def test_what_is_taken_of_two_types_gives_a_value_the_same_alone_twice_and_besid
                 continue
             taken += 1
             for row in [*rows, (rows[0][0], None), (None, rows[0][1])]:
-                alone, *company = (
+                alone, *among_others = (
                     pl.DataFrame(own, schema, orient="row", strict=False).select(safe).to_series()
                     for own in ([row], [row, row], [row, (None, None)], [(None, None), row])
                 )
-                for found, place in zip(company, (1, 0, 1), strict=True):
+                for found, place in zip(among_others, (1, 0, 1), strict=True):
                     assert found[place : place + 1].equals(alone), f"{expr} on {row}"
     assert taken > 0 or IS_OLD
 

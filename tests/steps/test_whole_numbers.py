@@ -1,4 +1,4 @@
-"""Sums of whole numbers are exact, and the same to the bit in any order, in any company, on every path of Polars."""
+"""Sums of whole numbers are exact, and the same in any order, alone or among others, on every path of Polars."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Answers that are kept: the same query is answered once more for nothing, and only the same query."""
+"""Cached answers: the same query is answered once more for nothing, and only the same query."""
 
 import copy
 import logging
@@ -24,7 +24,7 @@ from polars.testing import assert_frame_equal, assert_series_equal
 from pyarrow.dataset import dataset
 
 import dp_polars as dpp
-from dp_polars._accounting import ledger as kept
+from dp_polars._accounting import ledger
 from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release import cached as release_module
@@ -86,7 +86,7 @@ def test_the_same_query_is_answered_once_more_for_nothing(budget, caplog):
     assert "nothing is charged. release(ignore_cache=True) draws anew." in caplog.text
 
 
-def test_a_kept_answer_reads_no_row(budget, tmp_path):
+def test_a_cached_answer_reads_no_row(budget, tmp_path):
     path, plain = tmp_path / "rows.parquet", ROWS.drop("c", "e")
     plain.write_parquet(path)
     rows = pl.scan_parquet(path, schema=plain.schema)
@@ -96,7 +96,7 @@ def test_a_kept_answer_reads_no_row(budget, tmp_path):
         assert_frame_equal(query.release(), first)
 
 
-def test_fresh_draws_and_pays_anew_and_the_newest_is_kept(budget):
+def test_fresh_draws_and_pays_anew_and_the_newest_is_cached(budget):
     first = asked(budget, GRID).release()
     second = asked(budget, GRID).release(ignore_cache=True)
     assert budget.spent == Fraction(1, 4)
@@ -124,7 +124,7 @@ def test_who_asks_at_once_may_pay_twice_and_never_not_at_all(budget):
     assert len(set(released)) <= charges
 
 
-def test_without_a_name_nothing_is_kept(budget):
+def test_without_a_name_nothing_is_cached(budget):
     query = asked(budget, GRID, dpp.len(epsilon=0.125), dataset=None)
     first, *others = (query.release(**how) for how in ({}, {}, {"ignore_cache": True}, {"intervals": True}))
     assert not any(first.equals(other.select(first.columns)) for other in others)
@@ -353,7 +353,7 @@ def test_one_draw_is_shown_in_every_way(budget):
     assert budget.answers().height == 2
 
 
-def test_nothing_but_what_was_drawn_is_kept(budget, monkeypatch):
+def test_nothing_but_what_was_drawn_is_cached(budget, monkeypatch):
     """An adversary reads the ledger: the keys, and for each output its noisy numbers, and no column more."""
     drawn = {}
     real = Output.drawn
@@ -434,7 +434,7 @@ APART = {
 
 
 @pytest.mark.parametrize("asks", APART.values(), ids=APART)
-def test_queries_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
+def test_queries_of_every_kind_are_cached_and_told_apart(tmp_path, asks):
     budget = dpp.Budget(rho=100, delta=1e-3, path=tmp_path / "ledger.db")
 
     def frame(**bounds):
@@ -498,7 +498,7 @@ def test_the_text_is_the_same_in_another_process(budget):
 import sys
 sys.path.insert(0, sys.argv[2])
 import dp_polars as dpp
-from tests.frames.test_kept import EVERYTHING, stored_query
+from tests.frames.test_cached import EVERYTHING, stored_query
 budget = dpp.Budget(epsilon=100, path=sys.argv[1])
 print(hash("some seed"), [stored_query(budget, **case).text for case in EVERYTHING.values()])
 """
@@ -637,7 +637,7 @@ CHANGED = {"parquet": "rows.parquet", "ipc": "rows.ipc", "csv": "rows.csv", "fol
 
 
 @pytest.mark.parametrize("kind", ["parquet", "ipc", "csv", "folder", "url", "arrow"])
-def test_files_that_changed_are_said_beside_a_kept_answer(tmp_path, kind):
+def test_files_that_changed_are_said_beside_a_cached_answer(tmp_path, kind):
     budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
     source, path = sources(tmp_path)[kind], tmp_path / CHANGED.get(kind, "rows.parquet")
 
@@ -738,7 +738,7 @@ def test_other_rows_in_memory_are_refused_under_the_same_name(budget, frame):
 
 
 @pytest.mark.parametrize("library", ["arrow", "pandas"])
-def test_rows_of_other_libraries_are_kept_like_those_of_polars(budget, library):
+def test_rows_of_other_libraries_are_cached_like_those_of_polars(budget, library):
     query = unbound(budget)
     plain = ROWS.select("p", "x", "ward")
     first = query.release(getattr(plain, f"to_{library}")())
@@ -767,7 +767,7 @@ def test_values_that_change_places_are_other_rows(budget):
     assert digest_of(one.lazy(), bytes([1] * 32)) != digest_of(one.lazy(), key)
 
 
-def test_what_has_no_text_is_not_kept(budget, tmp_path):
+def test_what_has_no_text_is_not_cached(budget, tmp_path):
     python = ROWS.lazy().map_batches(lambda frame: frame)
     objects = ROWS.with_columns(o=pl.Series([object()] * ROWS.height, dtype=pl.Object))
     stream = ROWS.to_arrow().to_reader
@@ -841,7 +841,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("target", FAILURES)
-def test_what_fails_is_charged_and_kept_once_there_is_an_answer(budget, monkeypatch, caplog, target):
+def test_what_fails_is_charged_and_cached_once_there_is_an_answer(budget, monkeypatch, caplog, target):
     def fail(*_):
         raise OSError
 
@@ -872,7 +872,7 @@ EDITS = [
 def test_an_answer_that_was_changed_is_damage(budget, edit):
     asked(budget).release()
     with closing(sqlite3.connect(budget._path)) as connection, connection:
-        connection.create_function("digest_of", 1, kept.digest_of_text)
+        connection.create_function("digest_of", 1, ledger.digest_of_text)
         connection.execute(edit)
     # That the bytes of an answer do not fit is found when it is asked for; all else when the ledger is opened.
     with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):
