@@ -17,6 +17,7 @@ from dp_polars._accounting.terms import NeighboringRelation, exact
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._mechanisms.noise_pairs import NoisePair
 from dp_polars._statistics.measures import Clipped, Measure
 from dp_polars._statistics.statistic import CountRule, HistogramQuery
 
@@ -40,10 +41,6 @@ class Average(Clipped):
         """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
         return replace(super().units(*columns), doubled=True)
 
-    @property
-    def fewest(self) -> int:
-        return 1
-
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return Measure.range_of(self, relation, groups)
 
@@ -63,8 +60,8 @@ class Average(Clipped):
         """Between which numbers every answer lies."""
 
     @abstractmethod
-    def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends of the answers of values, rounded to totals that are no further from these than bounds."""
+    def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
+        """Return the ends of what the answers of values may be, but for a probability of beta, from noisy totals."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         bits = self.bits_of_parts(*columns)
@@ -75,11 +72,7 @@ class Average(Clipped):
         answers = self.named(numbers, *columns)
         if beta is None:
             return (answers,)
-        # Each of the draws is off by more with its share of the probability.
-        bounds = self._bounds(beta, *columns)
-        least, most = self._extremes(numbers, bounds, *columns)
-        nobody = numbers[-1] - bounds[-1] < self.fewest  # perhaps: then nothing is known
-        least[nobody], most[nobody] = self.ends
+        least, most = self._interval(numbers, beta, *columns)
         return answers, pl.Series(least), pl.Series(most)
 
     def _bounds(self, beta: float, *columns: pl.DataType) -> list[int] | list[float]:
@@ -109,16 +102,20 @@ class Mean(Average):
     def ends(self) -> tuple[float, float]:
         return float(self.lower), float(self.upper)
 
-    def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends at the corners: a quotient is monotonic in both of its terms.
+    def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
+        """Return the ends of all means that noise may have made so: `docs/proofs/intervals.md`.
 
-        They are further apart by what each value is rounded by at most: a mean moves by no more.
+        They are further apart by what each value is rounded by at most: a mean moves by no more. The answer is one of
+        them also where its count is below 1, or the bounds cut it.
         """
-        (distance, count), (off, by) = totals, bounds
-        corners = [self.of_totals([distance + a, count + b], *columns) for a in (-off, off) for b in (-by, by)]
-        (low, high), rounded = self.ends, float(self.rounding(*columns))
-        least, most = np.minimum.reduce(corners) - rounded, np.maximum.reduce(corners) + rounded
-        return np.maximum(least, low), np.minimum(most, high)
+        of_sum, of_count = self.noise(*columns)
+        on_sum, on_count = self.bits_of_parts(*columns)
+        noise = NoisePair.of(of_sum, of_count, (on_sum, on_count))
+        (distance, count), (low, high), half = totals, self.ends, self._half_step(*columns)
+        least, most = noise.quotients(distance, count, (high - low) / 2 / half, beta)
+        answers, middle, moved = self.of_totals(totals, *columns), (low + high) / 2, float(self.rounding(*columns))
+        lower, upper = middle + half * least - moved, middle + half * most + moved
+        return np.clip(np.minimum(lower, answers), low, high), np.clip(np.maximum(upper, answers), low, high)
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
@@ -249,6 +246,13 @@ class Variance(Average):
         variance = (of_squares - (distance / number) ** 2) * self._half_step(*columns) ** 2
         variances: Floats = np.clip(variance, 0.0, self._largest)
         return variances
+
+    def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
+        bounds = self._bounds(beta, *columns)  # each draw is off by more with its part of the probability
+        least, most = self._extremes(totals, bounds, *columns)
+        nobody = totals[-1] - bounds[-1] < self.fewest  # perhaps: then nothing is known
+        least[nobody], most[nobody] = self.ends
+        return least, most
 
     def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends where each total is within its bound, with rounding: `docs/proofs/numbers.md`, Theorem 5."""
