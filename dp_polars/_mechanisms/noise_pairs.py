@@ -1,6 +1,6 @@
 """The noise of a sum and of a count together: how far both are off, and which means they allow.
 
-Proof: `docs/proofs/intervals.md`.
+Proof: `docs/proofs/mean-intervals.md`.
 """
 
 from __future__ import annotations
@@ -105,5 +105,7 @@ def _slack_of_laplace(scale: float) -> float:
 
 
 def _slack_of_normal(deviation: float) -> float:
-    """Return how far discrete Gaussian noise is from a normal variable of its deviation."""
+    """Return how far discrete Gaussian noise is from a normal variable of its deviation, but for less than 1e-32."""
+    if deviation >= 1.2:
+        return 0.5 + max(0.05, 0.6 / deviation)
     return 1.0 if deviation >= 0.5 else 2.0

@@ -103,7 +103,7 @@ class Mean(Average):
         return float(self.lower), float(self.upper)
 
     def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends of all means that noise may have made so: `docs/proofs/intervals.md`.
+        """Return the ends of all means that noise may have made so: `docs/proofs/mean-intervals.md`.
 
         They are further apart by what each value is rounded by at most: a mean moves by no more. The answer is one of
         them also where its count is below 1, or the bounds cut it.

@@ -1,0 +1,148 @@
+"""The noise of a sum and of a count together, against exact laws."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._mechanisms.noise_pairs import NoisePair, _slack_of_laplace, _slack_of_normal, _tail_of_laplace
+
+UNITS = ["epsilon", "rho"]
+SCALES = [Fraction(1, 5), Fraction(1, 2), Fraction(3, 4), Fraction(2), Fraction(7)]
+
+
+def claim_of(scale, unit):
+    """Noise of a scale, or of a deviation."""
+    loss = 1 / scale if unit == "epsilon" else 1 / (2 * scale**2)
+    mechanism = "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
+    return Claim(Loss(loss, unit), mechanism, Fraction(1), Contributions(1, 1), "add_or_remove_one")
+
+
+def law_of(scale, unit):
+    """All numbers that noise takes but for 1e-17, and their probabilities."""
+    reach = math.ceil(40 * scale) + 3
+    numbers = np.arange(-reach, reach + 1)
+    weights = np.exp(-abs(numbers) / float(scale) if unit == "epsilon" else -(numbers**2) / (2 * float(scale) ** 2))
+    return numbers, weights / weights.sum()
+
+
+def pair_of(on_sum, on_count, unit):
+    pair = NoisePair.of(claim_of(on_sum, unit), claim_of(on_count, unit))
+    (x, of_x), (y, of_y) = law_of(on_sum, unit), law_of(on_count, unit)
+    return pair, x[:, None], y[None, :], of_x[:, None] * of_y[None, :]
+
+
+@pytest.mark.parametrize(
+    "scale", [Fraction(1, 40), Fraction(2, 5), Fraction(1, 2), 1, Fraction(6, 5), 3, 12, 100], ids=str
+)
+@pytest.mark.parametrize("unit", UNITS)
+def test_whole_numbers_are_near_a_continuous_variable(scale, unit):
+    """Whichever number is passed with some probability, the other variable passes it, less the slack, as often."""
+    mp.dps = 60
+    is_laplace, size = unit == "epsilon", mp.mpf(Fraction(scale).numerator) / Fraction(scale).denominator
+    slack = (_slack_of_laplace if is_laplace else _slack_of_normal)(float(scale))
+    reach = math.ceil(14 * scale) + 4
+    weights = [mp.exp(-k / size if is_laplace else -((k / size) ** 2) / 2) for k in range(4 * reach)]
+    passed = [*itertools.accumulate(reversed(weights[1:]))][: -reach - 1 : -1]  # without a factor
+    total = weights[0] + 2 * passed[0]
+
+    def tail(x):
+        if x <= 0:
+            return mp.mpf(1)
+        return mp.exp(-x / size) if is_laplace else mp.erfc(x / size / mp.sqrt(2))
+
+    for number, weight in enumerate(passed, 1):
+        probability = 2 * weight / total
+        if number > 12 * scale + 1:
+            break
+        assert tail(number - slack * (1 + 1e-12)) >= probability >= tail(number - 1 + slack * (1 + 1e-12))
+        if is_laplace:  # and no less slack is enough
+            assert tail(number - 1 + 0.999 * slack) > probability
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("on_sum", SCALES, ids=str)
+@pytest.mark.parametrize("on_count", SCALES, ids=str)
+def test_whole_numbers_of_noise_are_within_the_bound(on_sum, on_count, unit):
+    pair, x, y, law = pair_of(on_sum, on_count, unit)
+    for by, beta in itertools.product((0, 0.3, -0.5, 1, 2.5), (0.05, 0.001)):
+        bound = pair.bound(by, beta)
+        assert law[abs(x - by * y) > bound].sum() <= beta
+        assert not pair.may_be(bound * (1 + 1e-9), by, beta)
+        assert pair.may_be(bound * (1 - 1e-9), by, beta)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("by", [0, 0.25, 1, 3])
+def test_the_bound_of_fine_noise_is_as_often_passed_as_it_says(unit, by):
+    """Also a control: noise that is a tenth wider passes it too often."""
+    pair, x, y, law = pair_of(Fraction(60), Fraction(40), unit)
+    bound = pair.bound(by, 0.05) - pair.slack[0] - by * pair.slack[1]
+    width = 2 * (1 + by)  # of the steps, at most, that the bound may pass at once
+    assert law[abs(x - by * y) > bound + width].sum() < 0.05 < law[abs(x - by * y) > bound - width].sum()
+    exact = pair.bound(by, 0.05)
+    assert 0.045 < law[abs(x - by * y) > exact].sum() <= 0.05
+    assert law[1.1 * abs(x - by * y) > exact].sum() > 0.05
+
+
+def test_the_tail_of_two_laplace_variables():
+    mp.dps = 40
+    for far, p, r in itertools.product((0, 0.5, 3, 40), (1, 2.5), (1e-9, 0.3, 0.999999999, 1, 1 + 1e-7, 4, 1e6)):
+        one, other = mp.mpf(p), mp.mpf(r)
+        if one == other:
+            exact = mp.exp(-far / one) * (1 + far / (2 * one))
+        else:
+            exact = (one**2 * mp.exp(-far / one) - other**2 * mp.exp(-far / other)) / (one**2 - other**2)
+        assert float(_tail_of_laplace(np.array(far, float), p, r)) == pytest.approx(float(exact), rel=1e-12)
+    assert float(_tail_of_laplace(np.array(3.0), 2, 0)) == pytest.approx(math.exp(-1.5), rel=1e-14)
+
+
+@pytest.mark.parametrize("is_laplace", [True, False])
+@pytest.mark.parametrize("beta", [0.05, 0.001, 1e-9])
+def test_the_bound_is_convex_in_the_factor(is_laplace, beta):
+    """So what lies on one side of noise is one stretch."""
+    pair = NoisePair(is_laplace, (1.0, 1.0), (0.0, 0.0))
+    for factors in (np.linspace(0, 4, 201), np.linspace(0, 40, 201), np.linspace(0.98, 1.02, 201)):
+        bounds = np.array([pair.bound(by, beta) for by in factors])
+        assert (np.diff(bounds, 2) > -1e-9).all()
+        assert (np.diff(bounds) > 0).all()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("on_sum", "on_count"), [(2, 2), (5, 2), (1, 4)])
+@pytest.mark.parametrize(("total", "count"), [(0, 0), (0, 1), (1, 1), (-3, 3), (4, 9), (-70, 80), (60, 60)])
+def test_the_true_quotient_is_between_the_ends(total, count, on_sum, on_count, unit):
+    """Exactly: by all pairs of noise."""
+    pair, x, y, law = pair_of(Fraction(on_sum), Fraction(on_count), unit)
+    sums, counts = (numbers.ravel().astype(float) for numbers in np.broadcast_arrays(total + x, count + y))
+    low, high = pair.quotients(sums, counts, 1.0, 0.05)
+    for true in (total / count,) if count else (-1.0, 0.3, 1.0):
+        inside = law.ravel()[(low <= true) & (true <= high)].sum()
+        assert 0.95 <= inside < 0.9995
+    assert (low >= -1).all()
+    assert (high <= 1).all()
+
+
+def test_ends_are_where_noise_is_as_large_as_what_was_drawn():
+    """By a search over all quotients: the first and the last that are allowed, and none if none is."""
+    rng = np.random.default_rng(5)
+    grid = np.linspace(-7, 7, 4001)
+    for is_laplace in (True, False):
+        pair = NoisePair(is_laplace, (3.0, 1.5), (0.5, 0.25))
+        sums, counts = rng.normal(0, 60, 400), rng.normal(4, 8, 400)
+        low, high = pair.quotients(sums, counts, 7.0, 0.05)
+        empty = 0
+        for total, count, least, most in zip(sums, counts, low, high, strict=True):
+            allowed = grid[pair.may_be(total - grid * count, grid, 0.05)]
+            if len(allowed):
+                assert allowed[0] - 0.0036 <= least <= allowed[0]
+                assert allowed[-1] <= most <= allowed[-1] + 0.0036
+            else:
+                assert least > most or most - least < 0.0036
+                empty += 1
+        assert 0 < empty < 400
