@@ -405,7 +405,7 @@ def share(
     It is the mean of the condition, true being 1 and false 0: half of the loss pays for a noisy sum, half for a noisy
     number of rows.
 
-    Proof: :doc:`/proofs/numbers`.
+    Proof: :doc:`/proofs/numbers`, and of intervals :doc:`/proofs/mean-intervals`.
 
     Parameters
     ----------

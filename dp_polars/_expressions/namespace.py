@@ -869,7 +869,7 @@ class PrivateNamespace(Suggesting):
         -----
         Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in intervals.
 
-        Proof: :doc:`/proofs/numbers`.
+        Proof: :doc:`/proofs/numbers`, and of intervals :doc:`/proofs/mean-intervals`.
 
         Examples
         --------
