@@ -20,7 +20,7 @@ from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, 
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
 from dp_polars._engines.spark.rows import Groups, binned, distinct, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
-from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.publication import Publication, release_with
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
+    from dp_polars._frames.cube_query import CubeQuery
     from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._release.contract import HistogramSpec, Intervals, Output, Presentation, Shown, Work
@@ -76,7 +77,7 @@ def release(query: CubeQuery, frame: DataFrame, **how: Unpack[Charged]) -> Cube:
 @overload
 def release(
     query: Publication, frame: DataFrame | Mapping[str, DataFrame], **how: Unpack[_OfFrames]
-) -> dict[str, DataFrame]: ...
+) -> dict[str, Any]: ...
 @overload
 def release(query: PrivateQuery, frame: DataFrame, **how: Unpack[_OfFrames]) -> DataFrame: ...
 @called
@@ -91,7 +92,7 @@ def release(
     sure: bool = False,
     ignore_cache: bool = False,
     unchecked: bool = False,
-) -> DataFrame | Cube | dict[str, DataFrame]:
+) -> DataFrame | Cube | dict[str, Any]:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
     Contribution limits, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
@@ -135,7 +136,7 @@ def release(
         means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
         A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `intervals`, `min_people`
-        and `sure` are left out then, and no checkpoint directory is needed.
+        and `sure` are left out then, and no checkpoint directory is needed. In a publication they are for the others.
 
     Raises
     ------
@@ -151,8 +152,8 @@ def release(
             kind = f"{type(one).__module__}.{type(one).__name__}"
             msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
             raise TypeError(msg)
-        if isinstance(query, CubeQuery):
-            if path is not None:
+        if isinstance(request, CubeRequest):
+            if path is not None and name is None:
                 msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
                 raise ValueError(msg)
             return _CubeEngine(one, only_counted(request))
@@ -163,8 +164,10 @@ def release(
             raise ValueError(msg)
         return _SparkEngine(one, f"{os.fspath(path).rstrip('/')}/{name}", only_counted(request))
 
-    asked = {"intervals": intervals, "min_people": min_people, "sure": sure}
-    return release_with(engine_of, query, frame, budget, **asked, ignore_cache=ignore_cache, unchecked=unchecked)
+    asked: dict[str, Any] = {"intervals": intervals, "min_people": min_people, "sure": sure}
+    asked |= {"ignore_cache": ignore_cache, "unchecked": unchecked}
+    released: DataFrame | Cube | dict[str, Any] = release_with(engine_of, query, frame, budget, **asked)
+    return released
 
 
 class _OnSpark(Engine[Released]):

@@ -60,7 +60,7 @@ def release(query: CubeQuery, table: Table, **how: Unpack[Charged]) -> Cube: ...
 @overload
 def release(
     query: Publication, table: Table | Mapping[str, Table], **how: Unpack[ChargedAndShown]
-) -> dict[str, pl.DataFrame]: ...
+) -> dict[str, Any]: ...
 @overload
 def release(query: PrivateQuery, table: Table, **how: Unpack[ChargedAndShown]) -> pl.DataFrame: ...
 @called
@@ -74,7 +74,7 @@ def release(
     sure: bool = False,
     ignore_cache: bool = False,
     unchecked: bool = False,
-) -> pl.DataFrame | Cube | dict[str, pl.DataFrame]:
+) -> pl.DataFrame | Cube | dict[str, Any]:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
     The database makes all histograms by one SELECT: codes, contribution limits, distinct people, counts and sums
@@ -102,7 +102,7 @@ def release(
     -------
     DataFrame
         As `PrivateQuery.release` has it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`;
-        `intervals`, `min_people` and `sure` are left out then. A publication gives a dict of frames.
+        `intervals`, `min_people` and `sure` are left out then. A publication gives a dict.
 
     Raises
     ------
@@ -135,8 +135,10 @@ def release(
                 engine.refuse_coarse(column)
         return engine
 
-    asked = {"intervals": intervals, "min_people": min_people, "sure": sure}
-    return release_with(engine_of, query, table, budget, **asked, ignore_cache=ignore_cache, unchecked=unchecked)
+    asked: dict[str, Any] = {"intervals": intervals, "min_people": min_people, "sure": sure}
+    asked |= {"ignore_cache": ignore_cache, "unchecked": unchecked}
+    released: pl.DataFrame | Cube | dict[str, Any] = release_with(engine_of, query, table, budget, **asked)
+    return released
 
 
 class _SqlEngine(LocalEngine):

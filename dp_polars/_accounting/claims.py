@@ -252,13 +252,16 @@ class Claim:
         return replace(self, loss=Loss(self._cost_of(self.loss.unit, self._paid_x(loss)), self.loss.unit), share=None)
 
     def _check_keys(self) -> None:
-        """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
+        """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there.
+
+        Keys without a loss may get their delta with it.
+        """
         if self._kind != "keys":
             if self.delta != 0:
                 msg = f"delta must be 0 for {self.mechanism!r}, which spends none, got {show(self.delta)}."
                 raise ValueError(msg)
             return
-        if not self.delta > 0:
+        if not self.delta > 0 and not self.is_open:
             msg = (
                 f"delta must be greater than 0 for {self.mechanism!r}, got 0.\n\n"
                 "Hint: a key of one person is shown with probability at most delta. Far below one over the number of "
@@ -268,6 +271,11 @@ class Claim:
         if self.contributions.per_group != 1 or self.draws != 1:
             msg = f"keys must count every person once, by one draw, got {self.contributions} and draws={self.draws}."
             raise ValueError(msg)
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether it is to get a delta together with its loss."""
+        return self._kind == "keys" and not self.delta
 
     def _check_same_group(self) -> None:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""

@@ -242,7 +242,7 @@ _WHOLE = 100
 class UnitTaken(NamedTuple):
     """In which unit a guarantee was taken."""
 
-    guarantee: str  # what was guaranteed, for people
+    guarantee: str | None  # what was guaranteed, for people; None: what the losses say
     words: str  # the guarantee, the unit, and why it is this one
     other: Unit  # the other unit
     # The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.

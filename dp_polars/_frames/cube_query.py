@@ -131,6 +131,8 @@ def _together(sizes: Axes, tables: Sequence[Axes]) -> list[Axes]:
 class CubeRequest(Request):
     """A count in each combination, or the tables over some of the dimensions; each output is one histogram."""
 
+    has_own_ranges = True
+
     sizes: tuple[int, ...] = ()  # how many values each dimension has
     # The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
     tables: tuple[tuple[int, ...], ...] = ()
@@ -152,14 +154,14 @@ class CubeRequest(Request):
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        asked = {axes: of_table(pipeline.protection, sizes, axes, query) for axes in below(tables)}
+        said = query.with_claim(replace(query.claim, share=None))  # in which proportions does not depend on the loss
+        asked = {axes: of_table(pipeline.protection, sizes, axes, said) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
         attained = _attained(pipeline, sizes, {axes: (asked[axes], part) for axes, part in parts.items()})
         for axes, part in parts.items():
-            loss = Loss(query.claim.loss.value * Fraction(part, whole), query.claim.loss.unit)
-            of_part = query.with_claim(replace(query.claim, loss=loss, attained=attained))
+            of_part = query.with_claim(replace(part_of(query.claim, Fraction(part, whole)), attained=attained))
             asks.append(Ask(name_of(columns, axes), (), of_table(pipeline.protection, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
@@ -198,7 +200,7 @@ class CubeRequest(Request):
 
     def check_scale(self) -> None:
         largest = LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
-        if any(ask.query.claim.rate * largest < 1 for ask in self.asks):
+        if any(not ask.query.claim.is_open and ask.query.claim.rate * largest < 1 for ask in self.asks):
             exponent = largest.bit_length() - 1
             msg = f"cube: the noise must have a scale of at most 2**{exponent}, got more for {self.loss}."
             raise ValueError(msg)
@@ -224,9 +226,17 @@ class CubeRequest(Request):
             if axes not in self.tables:
                 why.append("Drawn for the tables above.")
             note = " ".join([*why, str(row["note"])])
-            row |= {"error_95": plan.bound(axes, one, BETA), "groups": plan.cells(axes), "note": note}
+            error = None if self.is_open else plan.bound(axes, one, BETA)
+            row |= {"error_95": error, "groups": plan.cells(axes), "note": note}
             lines.append(Line(row, ask))
         return lines
+
+
+def part_of(claim: Claim, part: Fraction) -> Claim:
+    """Return a claim of a part of the loss; without a loss, of a part of what it is to get."""
+    if claim.share is not None:
+        return replace(claim, share=claim.share * part)
+    return replace(claim, loss=Loss(claim.loss.value * part, claim.loss.unit))
 
 
 def name_of(columns: Sequence[pl.Series], axes: Axes) -> str:
@@ -300,7 +310,7 @@ class CubeQuery(PrivateQuery):
             part = query._part(frame, AS_DRAWN, opened, engine, partitions)
             return query._made(release_all([part], self.budget, ignore_cache=ignore_cache)[0])
 
-    def _made(self, released: pl.DataFrame) -> Cube:
+    def _made(self, released: pl.DataFrame) -> Cube:  # type: ignore[override]
         """Return what a release gave as it is used."""
         return cube_of(released, cast("CubeRequest", self._request).plan, json.dumps(self._request.claim_for_json()))
 
@@ -346,6 +356,7 @@ class Cubes:
         epsilon: Number | None = None,
         rho: Number | None = None,
         delta: Number | None = None,
+        loss_weight: Number | None = None,
     ) -> CubeQuery:
         r"""Ask for a cube: noisy counts of combinations, from which many statistics are answered for free.
 
@@ -372,9 +383,12 @@ class Cubes:
         weights
             How much the mean variance of each table matters, above 0. None: equally.
         epsilon, rho
-            The loss, exactly one of them. With `tables` epsilon needs a delta.
+            The loss, at most one of them. With `tables` epsilon needs a delta. None: `scaled_to` of the query, or of
+            its publication, says it.
         delta
             With epsilon: the cube keeps (epsilon, delta)-differential privacy, as by `PrivateQuery.scaled_to`.
+        loss_weight
+            Set while the loss is undecided: the weight of the whole cube in the joint guarantee.
 
         Returns
         -------
@@ -417,19 +431,17 @@ class Cubes:
         if wanted is None and weights is not None:
             msg = "cube: weights must be left out without tables: they are of tables."
             raise TypeError(msg)
-        loss = Loss.of(epsilon=epsilon, rho=rho)
-        if wanted is not None and loss.unit == "epsilon":
-            if delta is None:
-                msg = (
-                    "cube: tables must have a loss in rho, or a guarantee, got epsilon alone: their noise is Gaussian."
-                    "\n\n"
-                    "Hint: epsilon=1, delta=1e-6; or leave tables out, where all combinations are few."
-                )
-                raise ValueError(msg)
-            loss = Loss(Fraction(1), "rho")
+        if wanted is not None and epsilon is not None and delta is None:
+            msg = (
+                "cube: tables must have a loss in rho, or a guarantee, got epsilon alone: their noise is Gaussian.\n\n"
+                "Hint: epsilon=1, delta=1e-6; or leave tables out, where all combinations are few."
+            )
+            raise ValueError(msg)
         # Where every row is a person, rows are people.
         what: Literal["people", "rows"] = "rows" if self._pipeline.protection.privacy_unit is None else counts
-        terms = Terms.at(loss, mechanism=None if wanted is None else "discrete_gaussian")
+        given_loss = (epsilon, rho) if delta is None else (None, None)
+        mechanism = None if wanted is None else "discrete_gaussian"
+        terms = Terms.of(*given_loss, mechanism=mechanism, within=None, loss_weight=loss_weight)
         query = Count(what, Claim.on(terms, "number"))
         # Rows are drawn for a cube, so the norm does not limit them.
         pipeline = replace(self._pipeline, protection=replace(self._pipeline.protection, max_norm=None))
@@ -437,7 +449,7 @@ class Cubes:
             request = CubeRequest.over(pipeline, columns, query)
         else:
             request = CubeRequest.of_tables(pipeline, columns, wanted, query)
-        if delta is None:
+        if not request.is_open:
             request.check_scale()
             warn_if_large(request.loss)
         asked = CubeQuery(request, self._source, self._budget)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from types import EllipsisType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -12,7 +13,7 @@ import polars as pl
 from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.terms import Loss, check_delta, warn_if_large
+from dp_polars._accounting.terms import Loss, Terms, check_delta, warn_if_large
 from dp_polars._base.calls import all_called, like
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import Number, flag, given, plural
@@ -322,9 +323,10 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     def keys(
         self,
         *columns: str,
-        delta: Number,
+        delta: Number | None = None,
         epsilon: Number | None = None,
         rho: Number | None = None,
+        loss_weight: Number | None = None,
         with_counts: bool = False,
     ) -> PrivateQuery:
         r"""Select the keys that enough people have, if you can't list them.
@@ -339,10 +341,13 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             of these columns is left out. Floats are refused.
         delta
             Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent in addition to the
-            loss.
+            loss. Where no loss is given, it may be left out: `scaled_to` with a delta then gives keys the part that is
+            for them, shared by their `loss_weight`.
         epsilon, rho
-            The loss, exactly one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
-            the numbers of people, and a threshold.
+            The loss, at most one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
+            the numbers of people, and a threshold. None: `scaled_to` of the query, or of its publication, says it.
+        loss_weight
+            Set while the loss is undecided: the weight of this query in the joint guarantee.
         with_counts
             Whether the noisy numbers of people come along, in a column "count". Only with rho.
 
@@ -386,10 +391,10 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         >>> private.group_by(towns).agg(dpp.n_people(epsilon=1)).release().height
         2
         """
-        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.protection
+        terms, protection = Terms.of(epsilon, rho, within=None, loss_weight=loss_weight), self._pipeline.protection
         _check_names(columns)
         with_counts = flag("with_counts", with_counts)
-        if with_counts and loss.unit == "epsilon":
+        if with_counts and epsilon is not None:
             msg = (
                 "with_counts must be left out with epsilon: partition selection puts no noise on the numbers of "
                 "people.\n\n"
@@ -399,9 +404,23 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         if with_counts and COUNT in columns:
             msg = f"keys: no column may be named {COUNT!r} with with_counts=True.\n\nHint: rename it."
             raise ValueError(msg)
+        if delta is None and terms.share is None:
+            msg = (
+                f"keys: delta must be given with a loss, got {terms.loss} alone: a key of one person is shown with "
+                "probability at most delta.\n\n"
+                "Hint: keys(…, delta=1e-8), or leave out both: scaled_to(epsilon=1, delta=1e-6) then says them."
+            )
+            raise TypeError(msg)
+        if with_counts and terms.share is not None:
+            terms = replace(terms, loss=Loss(terms.loss.value, "rho"))
         person = protection.keys_per_person, protection.neighboring_relation
-        statistic = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=with_counts)
-        warn_if_large(loss, statistic.claim.delta)
+        gone = Fraction(0) if delta is None else check_delta(delta)
+        if delta is not None and not gone:
+            msg = "delta must be greater than 0 for keys, got 0.\n\nHint: 1e-8, say; it may be left out without a loss."
+            raise ValueError(msg)
+        statistic = KeysThatAreThere.of(columns, terms, gone, *person, counts=with_counts)
+        if terms.share is None:
+            warn_if_large(terms.loss, gone)
         request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), statistic),))
         return PrivateQuery(request, self._source, self._budget)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
 import polars as pl
 
@@ -14,10 +14,9 @@ from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mec
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.calls import all_called, called
 from dp_polars._base.numbers import Number, given
-from dp_polars._frames.cube_query import CubeQuery
-from dp_polars._frames.query import OfAnswers, PrivateQuery, scaled, without_data
+from dp_polars._frames.query import OfAnswers, PrivateQuery, followed, scaled, without_data
 from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement_of, unit_facts
-from dp_polars._release.contract import Engine, Intervals, Presentation
+from dp_polars._release.contract import AS_DRAWN, Engine, Intervals, Presentation
 from dp_polars._release.release import Part, charged_as, release_all, release_by
 from dp_polars._release.request import AnyRequest, explained
 from dp_polars._sources.marks import refuse_two_units
@@ -28,8 +27,6 @@ from dp_polars._statistics.statistic import Asked
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._frames.cube import Cube
 
 
 ReleasedT = TypeVar("ReleasedT")
@@ -55,8 +52,8 @@ class ChargedAndShown(Charged, total=False):
 class Publication(OfAnswers):
     """Several queries about the same people, requested but not yet released. Made by `dp_polars.publication`.
 
-    Each has its own rows, transformations, limits and keys. One guarantee is shared over all of them, and each call of
-    `release` is charged as one.
+    Each has its own rows, transformations, limits and keys: answers, cubes, selected keys, numbers of dropped rows,
+    synthetic rows. One guarantee is shared over all of them, and each call of `release` is charged as one.
 
     Attributes
     ----------
@@ -124,7 +121,7 @@ class Publication(OfAnswers):
         partitions: int | None = None,
         ignore_cache: bool = False,
         unchecked: bool = False,
-    ) -> dict[str, pl.DataFrame]:
+    ) -> dict[str, Any]:
         """Release all queries once, by one charge to the budget before a row is read: all or nothing.
 
         Parameters
@@ -133,14 +130,15 @@ class Publication(OfAnswers):
             The private rows, if the queries were built without any: those of all queries, or a dict of them by the
             names of the queries. Each as for `PrivateQuery.release`.
         intervals, min_people, sure, engine, partitions, ignore_cache, unchecked
-            As for `PrivateQuery.release`, of every query. `min_people` and `sure` are for the queries with groups, each
-            of which must count its people.
+            As for `PrivateQuery.release`, of every query. `intervals` are not for cubes, whose answers have them
+            anyway. `min_people` and `sure` are for the queries with groups, each of which must count its people.
 
         Returns
         -------
         dict
-            The released frames by the names of the queries. Errors are those of `PrivateQuery.release`, of all of them
-            together: where the engine fails on the rows of one, nothing is released or cached, and the charge stays.
+            What was released by the names of the queries: frames; of a cube a `Cube`, and of synthetic rows a
+            `Synthetic`. Errors are those of `PrivateQuery.release`, of all of them together: where the engine fails on
+            the rows of one, nothing is released or cached, and the charge stays.
 
         Notes
         -----
@@ -151,17 +149,21 @@ class Publication(OfAnswers):
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
             shown = self._presentation(name, intervals, min_people, sure)
-            return query._handed_over(unchecked)._part(frames[name], shown, opened, engine, partitions, name=name)
+            return query._part(frames[name], shown, opened, engine, partitions, name=name)
 
         with opened:
-            return self._released(part, self.budget, ignore_cache=ignore_cache, opened=opened)
+            return self._released(part, self.budget, ignore_cache=ignore_cache, unchecked=unchecked, opened=opened)
 
     def _presentation(self, name: str, intervals: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
-        of_groups = [one for one, query in self.queries.items() if query._request.keys is not None]
+        requests = {one: query._request for one, query in self.queries.items()}
+        of_frames = [one for one, request in requests.items() if not request.has_own_ranges]
+        of_groups = [one for one in of_frames if requests[one].keys is not None]
+        if of_frames and name not in of_frames:
+            return AS_DRAWN
         if of_groups and name not in of_groups:
             min_people, sure = None, False
-        return self.queries[name]._request.presentation(intervals, min_people, sure)
+        return requests[name].presentation(intervals, min_people, sure)
 
     def _released(
         self,
@@ -169,13 +171,16 @@ class Publication(OfAnswers):
         budget: Budget | None,
         *,
         ignore_cache: bool,
+        unchecked: bool,
         opened: Opened | None = None,
-    ) -> dict[str, ReleasedT]:
+    ) -> dict[str, Any]:
         """Release what `part` makes of each query, as one."""
-        parts = [part(name, query) for name, query in self.queries.items()]
+        queries = {name: query._handed_over(unchecked) for name, query in self.queries.items()}
+        parts = [part(name, query) for name, query in queries.items()]
         if opened is not None:
             refuse_two_units([one.readings for one in opened.values()], "publication")
-        return dict(zip(self.queries, release_all(parts, budget, ignore_cache=ignore_cache), strict=True))
+        released = release_all(parts, budget, ignore_cache=ignore_cache)
+        return {name: query._made(one) for (name, query), one in zip(queries.items(), released, strict=True)}
 
     def _tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
@@ -225,24 +230,21 @@ def release_with(
     sure: object,
     ignore_cache: bool,
     unchecked: bool,
-) -> ReleasedT | Cube | dict[str, ReleasedT]:
+) -> Any:  # noqa: ANN401  # a frame of the engine, a cube, or a dict of these
     """Release a query, or all of a publication as one, by engines that an adapter makes of requests and tables."""
     if not isinstance(query, Publication):
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
         presentation = request.presentation(intervals, min_people, sure)
         released = release_by(request, engine, payer, presentation=presentation, ignore_cache=ignore_cache)
-        if isinstance(query, CubeQuery):
-            return query._handed_over(unchecked)._made(cast("pl.DataFrame", released))
-        return released
+        return query._handed_over(unchecked)._made(released)
     tables, payers = query._tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 
     def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:
-        request = one._handed_over(unchecked)._request
-        engine = engine_of(request, tables[name], name)
-        return Part(request, engine, query._presentation(name, intervals, min_people, sure), name=name)
+        engine = engine_of(one._request, tables[name], name)
+        return Part(one._request, engine, query._presentation(name, intervals, min_people, sure), name=name)
 
-    return query._released(part, payers[0], ignore_cache=ignore_cache)
+    return query._released(part, payers[0], ignore_cache=ignore_cache, unchecked=unchecked)
 
 
 @called
@@ -252,7 +254,8 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
     Parameters
     ----------
     queries, **named
-        The queries by their names, as a dict or as arguments.
+        The queries by their names, as a dict or as arguments: those of `agg`, `cube`, `keys`, `n_rows_dropped` and
+        `synthetic`. They may be of several private frames.
 
     Raises
     ------
@@ -281,8 +284,8 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
         )
         raise TypeError(msg)
     for name, query in every.items():
-        if not isinstance(query, PrivateQuery) or isinstance(query, CubeQuery):
-            msg = f"publication: {name!r} must be a query of a private frame, made by agg or keys, got {given(query)}."
+        if not isinstance(query, PrivateQuery):
+            msg = f"publication: {name!r} must be a query of a private frame, got {given(query)}."
             raise TypeError(msg)
         if not isinstance(name, str):
             msg = f"publication: names must be strings, got {given(name)}."
@@ -295,7 +298,9 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
     # What one query was scaled to is not what all of them guarantee.
-    return Publication({name: query._with_asks(query._asks, None) for name, query in every.items()})
+    given_ones = [*every.values()]
+    apart = [query._with_asks(query._asks, None) for query in given_ones]
+    return Publication(dict(zip(every, followed(given_ones, apart), strict=True)))
 
 
 def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:

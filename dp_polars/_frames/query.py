@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypeVar, Unpack
 
 import polars as pl
 
@@ -25,7 +25,7 @@ from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_inte
 from dp_polars._frames.requests import PeopleRequest
 from dp_polars._frames.statements import facts_of_request, statement_of
 from dp_polars._release.cached import columns_needed
-from dp_polars._release.contract import Intervals, KeyWork, Presentation, Work
+from dp_polars._release.contract import Intervals, KeyWork, Presentation, Released, Work
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
@@ -54,36 +54,95 @@ def at_guarantee(
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
-    The guarantee is as the budget has it: which rho it is, and how much of delta is left to keys. Where it is all of a
+    The guarantee is as the budget has it: which rho it is, and how much of delta is for keys. Where it is all of a
     budget of which nothing is spent, or there is none, keys that are not selected are left nothing.
     """
     of_all = None if budget is None else budget._guarantee
     guarantee = Guarantee.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
-    gone = sum((ask.query.claim.delta for ask, _ in outputs), Fraction(0))
-    takes_all = not gone and (budget is None or (guarantee is of_all and budget._is_fresh))
+    has_keys = any(ask.query.claim.delta or ask.query.claim.needs_delta for ask, _ in outputs)
+    takes_all = not has_keys and (budget is None or (guarantee is of_all and budget._is_fresh))
     if takes_all:
         guarantee = guarantee.without_keys
-    if gone > guarantee.keys_delta:
+    for_keys = guarantee.keys_delta
+    if of_all is not None and budget is not None and any(ask.query.claim.needs_delta for ask, _ in outputs):
+        for_keys = min(for_keys, budget.remaining_delta)
+    outputs = _with_deltas(outputs, for_keys, show(delta))
+    goal = _Goal({"epsilon": epsilon, "rho": guarantee.rho}, _guaranteed(epsilon, delta), "in all")
+    guaranteed = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
+    return _kept(outputs, goal, budget, guaranteed, guarantee if takes_all else None)
+
+
+def _at_rest(outputs: Sequence[Typed], budget: Budget | None) -> tuple[list[Ask[Any]], UnitTaken | None]:
+    """Return outputs that cost what a budget has left, in the unit with the smaller errors if it takes both."""
+    if budget is None:
         msg = (
-            f"delta must leave room for the keys, which spend {show(gone, up=True)}, got {show(delta)}, of which "
-            f"{show(guarantee.keys_delta)} is for keys.\n\nHint: a larger delta, or keys with a smaller one."
+            "scaled_to must be given a loss or a guarantee, got none: there is no budget of which it could take the "
+            "rest.\n\nHint: scaled_to(epsilon=1, delta=1e-6), or give protect a budget."
+        )
+        raise TypeError(msg)
+    left, of_all = budget.remaining, budget._guarantee
+    if not left > 0 and not (left.rho or 0) > 0:
+        msg = f"scaled_to must be given a budget that has something left, got {budget!r}."
+        raise ValueError(msg)
+    if of_all is not None and budget._is_fresh:
+        return at_guarantee(outputs, of_all.epsilon, of_all.delta, budget)
+    outputs = _with_deltas(outputs, budget.remaining_delta, "a budget")
+    if of_all is None:
+        return _at_sum(outputs, Loss(Fraction(left), budget.unit)), None
+    losses: dict[Unit, Fraction] = {"epsilon": left.epsilon or Fraction(0), "rho": left.rho or Fraction(0)}
+    goal = _Goal(losses, " or ".join(f"{unit}={in_decimals(loss, up=False)}" for unit, loss in losses.items()), "left")
+    return _kept(outputs, goal, budget, None, None)
+
+
+def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> list[Typed]:
+    """Return outputs of which selected keys share what of delta is for them, by their weights."""
+    claims = [ask.query.claim for ask, _ in outputs]
+    gone, parts = sum(claim.delta for claim in claims), sum(claim.share or 0 for claim in claims if claim.needs_delta)
+    if gone > for_keys or (parts and gone == for_keys):
+        msg = (
+            f"delta must leave room for the keys, which spend {show(Fraction(gone), up=True)}, got {whole}, of which "
+            f"{show(for_keys)} is for keys.\n\nHint: a larger delta, or keys with a smaller one."
         )
         raise ValueError(msg)
-    targets = [Loss(epsilon, "epsilon")] + [Loss(guarantee.rho, "rho") for _ in range(guarantee.rho > 0)]
+    return [
+        (replace(ask, query=ask.query.with_claim(replace(claim, delta=(for_keys - gone) * claim.share / parts))), types)
+        if claim.needs_delta and claim.share is not None
+        else (ask, types)
+        for claim, (ask, types) in zip(claims, outputs, strict=True)
+    ]
+
+
+class _Goal(NamedTuple):
+    """What outputs shall cost together, in each unit at most: 0 where that can't be."""
+
+    losses: dict[Unit, Fraction]
+    text: str
+    of: str
+
+
+def _kept(
+    outputs: Sequence[Typed], goal: _Goal, budget: Budget | None, guaranteed: str | None, whole: Guarantee | None
+) -> tuple[list[Ask[Any]], UnitTaken]:
+    """Return outputs that keep a goal, in the unit with the smaller errors, and which one that is.
+
+    `guaranteed`: what they guarantee then, in words. `whole`: the guarantee, of which they take all.
+    """
     found: dict[Unit, list[Ask[Any]]] = {}
-    refused: dict[Unit, str] = {} if guarantee.rho else {"rho": "all of delta is for keys"}
-    for target in targets:
+    refused: dict[Unit, str] = {}
+    for unit, loss in goal.losses.items():
         try:
-            found[target.unit] = _in_unit(outputs, target)
+            if loss:
+                found[unit] = _in_unit(outputs, Loss(loss, unit))
+            else:
+                refused[unit] = "all of delta is for keys" if unit == "rho" else "nothing is left"
         except ValueError as error:
-            refused[target.unit] = str(error).partition("\n")[0].removesuffix(".")
-    if takes_all and "rho" in found:
-        found["rho"] = _of_whole(outputs, guarantee) or found["rho"]
+            refused[unit] = str(error).partition("\n")[0].removesuffix(".")
+    if whole is not None and "rho" in found:
+        found["rho"] = _of_whole(outputs, whole) or found["rho"]
     if not found:
         reasons = "; ".join(f"in {unit}, {reason}" for unit, reason in refused.items())
         msg = (
-            f"scaled_to must be given a guarantee that the outputs can keep, got {_guaranteed(epsilon, delta)}: "
-            f"{reasons}."
+            f"scaled_to must be given a guarantee that the outputs can keep, got {goal.text}: {reasons}."
             "\n\nHint: a larger guarantee, or fewer outputs with a loss of their own."
         )
         raise ValueError(msg)
@@ -92,8 +151,7 @@ def at_guarantee(
         for unit, asks in found.items()
     }
     unit, why = _chosen(outputs, found, errors, refused, budget)
-    words = f"For {_guaranteed(epsilon, delta)} in all, the unit is {unit}{why}."
-    guaranteed = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
+    words = f"For {goal.text} {goal.of}, the unit is {unit}{why}."
     return found[unit], UnitTaken(guaranteed, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
 
 
@@ -343,7 +401,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
         Outputs with a loss, or asked `within` an error, keep it, and those without one share the rest: equally, or by
         their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was
         requested `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
-        budget, bounds, the delta of keys, and mechanisms that were requested by name, stay.
+        budget, bounds, the delta of keys, and mechanisms that were requested by name, stay. Selected keys without a
+        delta share what of it is for keys.
 
         Parameters
         ----------
@@ -357,6 +416,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
         epsilon, rho
             Without a delta: what one release shall cost, exactly one of them. Outputs without a loss get theirs in this
             unit; all others keep unit and mechanism.
+        none of them
+            All that the budget has left: of a guarantee of (epsilon, delta) in the unit with the smaller errors.
 
         Returns
         -------
@@ -391,10 +452,23 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     def _with_asks(self, asks: Iterable[Ask[Asked]], taken: UnitTaken | None) -> Self:
         """Return the same query with its outputs at other losses, and why they are in this unit."""
-        return type(self)(self._request.with_asks(asks, taken), self._source, self.budget)
+        return self._with_request(self._request.with_asks(asks, taken))
+
+    def _with_request(self, request: AnyRequest[Asked]) -> Self:
+        return self if request is self._request else type(self)(request, self._source, self.budget)
+
+    def _made(self, released: Released) -> Any:  # noqa: ANN401  # a frame of the engine, or a cube
+        """Return what a release gave as it is used."""
+        return released
 
     def n_rows_dropped(
-        self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
+        self,
+        per_person: int,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        mechanism: str | None = None,
     ) -> PrivateQuery:
         r"""Count the rows that do not count because of the limits: those that are dropped or scaled away.
 
@@ -410,8 +484,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
         per_person
             The most rows of one person that are counted, a public integer of at least 1: never take it from the rows.
             Rows of people who lose more are missing in the answer; the noise grows with it.
-        epsilon, rho, mechanism
-            The loss, exactly one of the first two; `mechanism` as for `dp_polars.len`.
+        epsilon, rho, loss_weight, mechanism
+            The loss, and the rest, as for `dp_polars.len`. Without a loss, `scaled_to` says it.
 
         Returns
         -------
@@ -433,14 +507,16 @@ class PrivateQuery(OfAnswers, WithoutRows):
         >>> 990 <= query.n_rows_dropped(10, epsilon=20).release().item() <= 1030
         True
         """
-        request, terms = self._request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
+        request = self._request
+        terms = Terms.of(epsilon, rho, mechanism=mechanism, within=None, loss_weight=loss_weight)
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
                 "n_rows_dropped must follow a query about columns, got a query for "
                 f"{self._asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
             )
             raise TypeError(msg)
-        warn_if_large(terms.loss)
+        if terms.share is None:
+            warn_if_large(terms.loss)
         asked = PeopleRequest.of_cut(request, terms, positive_int("per_person", per_person))
         return PrivateQuery(asked, self._source, self.budget)
 
@@ -640,8 +716,30 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
-    loss, taken = Loss.of(epsilon=epsilon, rho=rho), None
+    """Return queries that cost one loss, or keep one guarantee, together; without numbers all that is left."""
     outputs = [output for query in queries for output in query._request.typed(query._public_engine)]
+    if epsilon is None and rho is None and delta is None:
+        asks, taken = _at_rest(outputs, queries[0].budget)
+    else:
+        asks, taken = _at_numbers(outputs, Loss.of(epsilon=epsilon, rho=rho), delta, queries[0].budget)
+    found, first = [], 0
+    for query in queries:
+        number = len(query._asks)
+        part = None if taken is None else taken.part(first, number)
+        found.append(query._with_asks(asks[first : first + number], part))
+        first += number
+    return followed(queries, found)
+
+
+def followed(before: Sequence[QueryT], after: Sequence[QueryT]) -> list[QueryT]:
+    """Return queries at other losses, of which some may be about what others drop: about these as they are now."""
+    now = {id(old._request): new._request for old, new in zip(before, after, strict=True)}
+    return [query._with_request(query._request.about_one_of(now)) for query in after]
+
+
+def _at_numbers(
+    outputs: Sequence[Typed], loss: Loss, delta: Number | None, budget: Budget | None
+) -> tuple[list[Ask[Any]], UnitTaken | None]:
     if delta is not None and loss.unit == "rho":
         msg = (
             "delta must be left out with rho: it is a part of a guarantee of (epsilon, delta).\n\n"
@@ -651,19 +749,21 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
     total = None if delta is None else total_delta(delta)
     warn_if_large(loss, total)
     if total is not None:
-        asks, taken = at_guarantee(outputs, loss.value, total, queries[0].budget)
-    elif any(ask.query.claim.is_open for ask, _ in outputs):
-        asks = _in_unit(outputs, loss)
-    else:
-        claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], loss)
-        asks = [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
-    found, first = [], 0
-    for query in queries:
-        number = len(query._asks)
-        part = None if taken is None else taken.part(first, number)
-        found.append(query._with_asks(asks[first : first + number], part))
-        first += number
-    return found
+        return at_guarantee(outputs, loss.value, total, budget)
+    if any(ask.query.claim.needs_delta for ask, _ in outputs):
+        msg = (
+            f"scaled_to must be given epsilon and delta, got {loss} alone: keys that are selected need a delta.\n\n"
+            "Hint: scaled_to(epsilon=1, delta=1e-6), or keys(…, delta=1e-8)."
+        )
+        raise ValueError(msg)
+    return _at_sum(outputs, loss), None
+
+
+def _at_sum(outputs: Sequence[Typed], loss: Loss) -> list[Ask[Any]]:
+    if any(ask.query.claim.is_open for ask, _ in outputs):
+        return _in_unit(outputs, loss)
+    claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], loss)
+    return [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
 
 
 def without_data(

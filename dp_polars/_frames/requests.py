@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
@@ -19,6 +19,8 @@ from dp_polars._statistics.measures import RowsCut
 from dp_polars._statistics.statistic import HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dp_polars._release.contract import Engine, Released
 
 
@@ -39,13 +41,17 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
         (ask,) = self.asks
-        statistic, selection = ask.query, ask.query.selection
+        statistic = ask.query
+        each = f"A person counts for at most {plural(statistic.keys_per_person, 'key')}."
+        if statistic.claim.is_open:
+            note = f"{str(statistic.claim).capitalize()}: so no error is known. {each}"
+            return [Line(self._explained(ask) | {"error_95": None, "error_unit": "people", "note": note}, ask)]
+        selection = statistic.selection
         shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
         notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
         if isinstance(selection, GaussianThreshold):
             notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
-        notes.append(f"A person counts for at most {plural(statistic.keys_per_person, 'key')}.")
-        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
+        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join([*notes, each])}
         return [Line(self._explained(ask) | of_people, ask)]
 
 
@@ -80,6 +86,13 @@ class PeopleRequest(Request):
         asked = RowsCut.of(most, Claim.on(terms, "number"))
         query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
         return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
+
+    def about_one_of(self, requests: Mapping[int, AnyRequest[Any]]) -> PeopleRequest:
+        """Return the request about what another one drops: in which norm that is, its losses decide."""
+        bounded = requests.get(id(self.bounded), self.bounded)
+        if bounded is self.bounded or not isinstance(bounded, Request):
+            return self
+        return replace(self, bounded=bounded)
 
     @property
     def readers(self) -> tuple[Ask[HistogramQuery], ...]:

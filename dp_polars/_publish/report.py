@@ -208,21 +208,16 @@ def report(
             names = list(query.queries)
             msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
             raise TypeError(msg)
-        sections = [_section(name, one, released[name], order) for name, one in query.queries.items()]
-    elif isinstance(query, SyntheticQuery):
+        parts = [(name, one, released[name]) for name, one in query.queries.items()]
+        sections = [section for part in parts for section in _sections(*part, order)]
+    else:
+        sections = _sections("", query, released, order)
+    if not sections:
         msg = (
             "report: there is no page of synthetic rows: they would look like counts, and have no confidence intervals."
             "\n\nHint: made.counts(by=…) has the measured tables; query.statement() is the statement."
         )
         raise TypeError(msg)
-    elif isinstance(query, CubeQuery):
-        if not isinstance(released, Cube):
-            msg = f"released must be what query.release() returned, a Cube, got {given(released)}."
-            raise TypeError(msg)
-        tables = cube_tables_of(query, released)
-        sections = [Section(name, query, counts, released, by) for name, (by, counts) in tables.items()]
-    else:
-        sections = [_section("", query, released, order)]
     words = _words_of(titles, labels, units, notes, known, [section.name for section in sections])
     stated = cast("Known", {**known, **({"notes": notes} if isinstance(notes, str) else {})})
     statement = query._stated(stated, at_delta, "published")
@@ -247,6 +242,20 @@ def _words_of(
     about = [*filter(None, [known.get("description"), notes if isinstance(notes, str) else None])]
     look: Look = {"labels": texts("labels", labels)}
     return Words(title, said["titles"], Labels.of(labels, units), said["notes"], about, look)
+
+
+def _sections(name: str, query: PrivateQuery, released: object, order: str) -> list[Section]:
+    """Return what a page shows of a query: each table of a cube, and nothing of synthetic rows."""
+    if isinstance(query, SyntheticQuery):
+        return []
+    if not isinstance(query, CubeQuery):
+        return [_section(name, query, released, order)]
+    if not isinstance(released, Cube):
+        msg = f"released must be what query.release() returned, a Cube, got {given(released)}."
+        raise TypeError(msg)
+    tables = cube_tables_of(query, released)
+    names = {table: f"{name}: {table}" if name and len(tables) > 1 else name or table for table in tables}
+    return [Section(names[table], query, counts, released, by) for table, (by, counts) in tables.items()]
 
 
 def _section(name: str, query: PrivateQuery, released: object, order: str) -> Section:

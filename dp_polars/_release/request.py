@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import chain
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -143,6 +143,8 @@ class Line(Generic[AskedT]):
 @dataclass(frozen=True)
 class AnyRequest(ABC, Generic[AskedT]):
     """Transformations, public keys and outputs, each with its claim. It never changes, and holds no private row."""
+
+    has_own_ranges: ClassVar[bool] = False  # whether each answer comes with its range, so that none is asked for
 
     pipeline: Pipeline
     keys: pl.DataFrame | Product | None
@@ -284,6 +286,10 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         return replace(self, asks=tuple(asks), taken=taken)
+
+    def about_one_of(self, requests: Mapping[int, AnyRequest[Any]]) -> Self:  # noqa: ARG002
+        """Return the request about another one, if it is about one of those with these identities; else itself."""
+        return self
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:  # noqa: ARG002
         """Return every output with the types of its columns; none without an engine."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import USUAL_RELATION, Contributions, Loss, NeighboringRelation, Terms, Unit, exact
+from dp_polars._accounting.terms import USUAL_RELATION, Contributions, NeighboringRelation, Terms, Unit, exact
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Floats, Ints, flag, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
@@ -415,7 +415,7 @@ class KeysThatAreThere(Asked):
     def of(
         cls,
         columns: tuple[str, ...],
-        loss: Loss,
+        terms: Terms,
         delta: Fraction,
         keys_per_person: int,
         relation: NeighboringRelation,
@@ -427,8 +427,8 @@ class KeysThatAreThere(Asked):
         A replaced person takes away one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
         changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
-        mechanism = check_mechanism("keys", None, loss.unit)
-        claim = Claim(loss, mechanism, Fraction(1), changed, relation, delta=delta)
+        mechanism = check_mechanism("keys", None, terms.loss.unit)
+        claim = Claim(terms.loss, mechanism, Fraction(1), changed, relation, delta=delta, share=terms.share)
         return cls(columns, claim, keys_per_person, counts)
 
     @property
@@ -437,7 +437,8 @@ class KeysThatAreThere(Asked):
         return ("rho",) if self.counts else super().loss_units
 
     def __post_init__(self) -> None:
-        _ = self.selection  # refuses what can't be drawn
+        if not self.claim.is_open:
+            _ = self.selection  # refuses what can't be drawn
 
     @cached_property
     def selection(self) -> KeySelection:

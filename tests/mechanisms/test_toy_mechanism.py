@@ -11,7 +11,7 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._accounting.terms import Contributions, Loss, Terms
 from dp_polars._base.numbers import ball, lower, precision, upper
 from dp_polars._mechanisms.noise import noise_bound, noise_of
 from dp_polars._mechanisms.racing import LAWS, error_bound
@@ -207,7 +207,7 @@ def test_noise_and_keys_by_an_unknown_word_are_not_drawn(monkeypatch):
         function(claim)
         with pytest.raises(KeyError, match=TOY):
             function(replace(claim, mechanism=TOY))
-    keys = KeysThatAreThere.of(("x",), claim.loss, Fraction(1, 100), 1, "add_or_remove_one", counts=False)
+    keys = KeysThatAreThere.of(("x",), Terms.at(claim.loss), Fraction(1, 100), 1, "add_or_remove_one", counts=False)
     monkeypatch.setitem(costs.PROOFS, TOY, replace(PROOF, kind="keys"))
     with pytest.raises(KeyError, match=TOY):
         _ = keys.with_claim(replace(keys.claim, mechanism=TOY)).selection

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._accounting.terms import Loss
+from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._statistics.statistic import KeysThatAreThere
 from tests.privacy import datasets
 from tests.statistical.goodness import fits
@@ -29,9 +29,8 @@ DELTA = Fraction(1, 20)
 
 
 def statistic(relation="add_or_remove_one", most=1, delta=DELTA, **loss):
-    return KeysThatAreThere.of(
-        ("k",), Loss.of(**{"epsilon": None, "rho": None, **loss}), delta, most, relation, counts=False
-    )
+    terms = Terms.at(Loss.of(**{"epsilon": None, "rho": None, **loss}))
+    return KeysThatAreThere.of(("k",), terms, delta, most, relation, counts=False)
 
 
 def subsets(own, most):
