@@ -158,7 +158,7 @@ class Publication(OfAnswers):
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
         requests = {one: query._request for one, query in self.queries.items()}
         of_frames = [one for one, request in requests.items() if not request.has_own_ranges]
-        of_groups = [one for one in of_frames if requests[one].keys is not None]
+        of_groups = [one for one in of_frames if requests[one].answers_groups]
         if of_frames and name not in of_frames:
             return AS_DRAWN
         if of_groups and name not in of_groups:

@@ -65,6 +65,7 @@ class PeopleRequest(Request):
 
     bounded: Request
     groups: ClassVar[int] = 1
+    answers_groups: ClassVar[bool] = False  # one number is for all groups together
 
     @classmethod
     def of_cut(cls, bounded: Request, terms: Terms, most: int) -> PeopleRequest:

@@ -160,6 +160,11 @@ class AnyRequest(ABC, Generic[AskedT]):
         return 1 if self.keys is None else self.keys.height
 
     @property
+    def answers_groups(self) -> bool:
+        """Whether each public group has an answer of its own."""
+        return self.keys is not None
+
+    @property
     def claims(self) -> tuple[Claim, ...]:
         return tuple(ask.query.claim for ask in self.asks)
 

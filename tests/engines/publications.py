@@ -53,9 +53,9 @@ class Publications:
     def release(self, query, table, **options):
         """What was released, as frames of Polars; cubes as they are."""
         released = self.door.release(query, table, **options)
-        if isinstance(released, dict):
-            return {name: self.to_polars(one) for name, one in released.items()}
-        return released if isinstance(released, dpp.Cube) else self.to_polars(released)
+        named = released if isinstance(released, dict) else {"": released}
+        frames = {name: one if isinstance(one, dpp.Cube) else self.to_polars(one) for name, one in named.items()}
+        return frames if isinstance(released, dict) else frames[""]
 
     def test_one_table_or_one_for_each(self):
         table, half = self.table(VISITS), self.table(VISITS.head(450))
@@ -81,6 +81,27 @@ class Publications:
             self.door.release(asked, table, ignore_cache=True)
         with pytest.raises(TypeError, match="budget must be left out"):
             self.door.release(asked, table, budget=dpp.Budget(epsilon=1))
+
+    def test_cubes_keys_and_dropped_rows_are_in_one_charge(self, tmp_path):
+        private = dpp.protect("p", max_groups=1, max_rows_per_group=4)
+        by_g = private.group_by({"g": ["A", "B"]}).agg(rows=dpp.len(mechanism="discrete_gaussian"))
+        asked = dpp.publication(
+            by_g=by_g,
+            cells=private.cube(DIMENSIONS, counts="rows"),
+            tables=private.cube(DIMENSIONS, tables=TABLES[0]),
+            keys=private.keys("g", with_counts=True),
+            cut=by_g.n_rows_dropped(10),
+        ).scaled_to(epsilon=10**6, delta=1e-6)
+        budget, table = dpp.Budget(epsilon=10**6, delta=1e-6, path=tmp_path / "ledger.db"), self.table(ROWS)
+        released, there = self.release(asked, table, budget=budget, intervals=True), asked.release(ROWS)
+        assert [*released] == [*asked.queries]
+        assert budget.log()["when"].n_unique() == 1
+        assert budget.remaining < 1
+        assert released["cells"].to_frame().columns == there["cells"].to_frame().columns
+        assert released["tables"].count().value == there["tables"].count().value == 50
+        assert released["keys"]["g"].to_list() == ["A", "B", "Z"]
+        assert released["by_g"].sort("g")["rows"].to_list() == there["by_g"]["rows"].to_list()
+        assert released["cut"]["n_rows_dropped"].item() == there["cut"].item() > 0
 
     def test_what_is_refused_of_one_table_costs_nothing(self):
         budget = dpp.Budget(epsilon=1)

@@ -269,7 +269,6 @@ def test_what_is_no_publication():
         ({}, "must be given queries by their names"),
         ([query], "must be given queries by their names"),
         ({"a": 1}, "'a' must be a query of a private frame"),
-        ({"a": private.cube({"ward": ["A"]}, epsilon=1)}, "'a' must be a query of a private frame"),
     ):
         with pytest.raises(TypeError, match=message):
             dpp.publication(wrong)

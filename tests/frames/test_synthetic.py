@@ -242,8 +242,8 @@ def test_what_has_no_place_for_rows_says_so():
     query = dpp.protect("p", max_groups=1).synthetic({"sex": ["f", "m"]}, rho=1)
     with pytest.raises(TypeError, match="there is no page of synthetic rows"):
         dpp.report(None, query, "page.html")
-    with pytest.raises(TypeError, match="must be a query of a private frame, made by agg or keys"):
-        dpp.publication(rows=query)
+    with pytest.raises(TypeError, match="there is no page of synthetic rows"):
+        dpp.report({"rows": None}, dpp.publication(rows=query), "page.html")
     assert "permute_and_flip" not in query.statement().to_markdown()
     assert "choices of tables" in query.statement().to_markdown()
 
@@ -259,6 +259,24 @@ def test_what_was_written_is_read(mbi, people, tmp_path):
     people.write_parquet(tmp_path / "other.parquet")
     with pytest.raises(ValueError, match=r"must have been written by Synthetic\.write"):
         dpp.Synthetic.read(tmp_path / "other.parquet")
+
+
+def test_a_publication_takes_synthetic_rows(mbi, people, tmp_path):
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    private = people.dp.protect("p", max_groups=1, budget=budget)
+    asked = dpp.publication(
+        people=private.group_by({"sex": ["f", "m"]}).agg(n=dpp.n_people()),
+        rows=private.synthetic(DIMENSIONS, loss_weight=3),
+    ).scaled_to()
+    losses = [query.loss.value for query in asked.queries.values()]
+    assert losses[1] == 3 * losses[0]
+    released = asked.release()
+    assert released["rows"].rows(10).columns == [*DIMENSIONS]
+    assert budget.remaining == 0
+    page = dpp.report(released, asked, tmp_path / "page.html", name="All").read_text()
+    assert '<section id="q0">' in page
+    assert '<section id="q1">' not in page
+    assert "rows: choices: choices of tables" in budget.log()["what"]
 
 
 def test_an_answer_is_cached(mbi, people, tmp_path):
