@@ -161,7 +161,7 @@ class CubeRequest(Request):
         whole, asks = sum(parts.values()), []
         attained = _attained(pipeline, sizes, {axes: (asked[axes], part) for axes, part in parts.items()})
         for axes, part in parts.items():
-            of_part = query.with_claim(replace(part_of(query.claim, Fraction(part, whole)), attained=attained))
+            of_part = query.with_claim(replace(as_part(query.claim, Fraction(part, whole)), attained=attained))
             asks.append(Ask(name_of(columns, axes), (), of_table(pipeline.protection, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
@@ -232,7 +232,7 @@ class CubeRequest(Request):
         return lines
 
 
-def part_of(claim: Claim, part: Fraction) -> Claim:
+def as_part(claim: Claim, part: Fraction) -> Claim:
     """Return a claim of a part of the loss; without a loss, of a part of what it is to get."""
     if claim.share is not None:
         return replace(claim, share=claim.share * part)

@@ -132,8 +132,8 @@ TRIED = {
     ),
     "keys without delta": (
         lambda: private().keys("ward", epsilon=1),
-        "keys: missing a required argument: 'delta'",
-        "keys(…, delta=…, epsilon=…)",
+        "keys: delta must be given with a loss, got epsilon=1 alone",
+        "keys(…, delta=1e-8), or leave out both",
     ),
     "nobody": (
         lambda: STAYS.dp.protect(),
@@ -331,7 +331,7 @@ def test_every_public_function_says_how_it_is_called():
     modules = (dpp, dpp.mechanisms)
     public = [getattr(module, name) for module in modules for name in module.__all__]
     functions = [one for one in public if inspect.isfunction(one)]
-    methods = [dpp.PrivateFrame.keys, dpp.PrivateQuery.n_rows_dropped, STAYS.dp.protect, dpp.Budget]
+    methods = [dpp.PrivateFrame.cube, dpp.PrivateQuery.n_rows_dropped, STAYS.dp.protect, dpp.Budget]
     ours = {"discrete_gaussian", "median", "n_people", "protect", "value_counts"}
     assert ours <= {function.__name__ for function in functions}
     for function in [*functions, *methods]:
