@@ -196,7 +196,7 @@ class _OnSpark(Engine[Released]):
 
 
 class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
-    """Native SQL counts and bounds; the counts of all groups come to the driver, which draws."""
+    """Native SQL counts and limits; the counts of all groups come to the driver, which draws."""
 
     def bin(self, ends: Mapping[str, pl.Series]) -> None:
         if all(one.dtype.is_numeric() or one.dtype == pl.Date for one in ends.values()):
@@ -236,7 +236,7 @@ def _collected(counted: DataFrame) -> pl.DataFrame:
 
 
 class _SparkEngine(_OnSpark["DataFrame"]):
-    """Native SQL counts and bounds, the executors draw, the answers land on disk."""
+    """Native SQL counts and limits, the executors draw, the answers land on disk."""
 
     counts_per_person = True
 

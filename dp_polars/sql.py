@@ -113,7 +113,7 @@ def release(
     Notes
     -----
     Which of a person's rows count is decided by the engine's own hashes of them and of 63 random bits of this release,
-    which are part of the statement. The bounds hold whatever these bits are.
+    which are part of the statement. The limits hold whatever these bits are.
 
     Examples
     --------

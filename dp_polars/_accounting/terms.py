@@ -1,4 +1,4 @@
-"""The terms of a release: losses, units, relations, bounds, mechanisms; amounts of a budget; large losses."""
+"""The terms of a release: losses, units, relations, limits, mechanisms; amounts of a budget; large losses."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def check_relation(relation: str) -> NeighboringRelation:
     return one_of("neighboring_relation", relation, _RELATIONS)
 
 
-def in_words(bounds: Mapping[str, int | None]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in bounds.items())
+def in_words(limits: Mapping[str, int | None]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in limits.items())
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,7 @@ class PrivateExpr(pl.Expr):
             "loss": loss,
             "asks": "answers",
             "protection": protection,
-            "bounds": {},
+            "limits": {},
             "unchecked": None,
             "table": {"columns": None, "files": None, "before": None},
             "keys": None,

@@ -97,7 +97,7 @@ class PrivateNamespace(Suggesting):
         within
             How wrong the answer may be, in the place of a loss: with probability 0.95 it is at most this far off, in
             the unit and the sense of `error_95` (see `PrivateQuery.explain`). The loss is the smallest of four
-            significant digits that does it. On a private frame `agg` finds it under its bounds, in the unit of its
+            significant digits that does it. On a private frame `agg` finds it under its limits, in the unit of its
             budget (in epsilon without one); elsewhere it is found at once, in epsilon.
         epsilon, rho
             The privacy loss of one person in all, over all groups, in pure DP or in zCDP: one of them at most, and none
@@ -110,7 +110,7 @@ class PrivateNamespace(Suggesting):
             takes. A number above 0; left out, it is 1. With 2 it gets twice the loss.
         counts
             "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
-            need not be the one by flights. To count rows, `protect` must bound the rows of a person, as for quantiles.
+            need not be the one by flights. To count rows, `protect` must limit the rows of a person, as for quantiles.
             Elsewhere rows are counted. Or `dp_polars.weights(…)`: the candidate with the largest sum of a column is
             selected.
         too_few
@@ -777,7 +777,7 @@ class PrivateNamespace(Suggesting):
             scale of the larger of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None:
             values are added up as rows.
         all others
-            As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
+            As for `dp_polars.len`. The noise has the scale of the larger clipping bound times a person's rows.
 
         Returns
         -------

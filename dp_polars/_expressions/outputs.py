@@ -21,7 +21,7 @@ def read_by_row(
     """Return the columns of an output, the first one without its last `filter`, and whether it had one.
 
     No row is left out of a column: where the condition is false or null, the value is null, which every statistic
-    ignores before any bound; one that `counts_nulls` ignores what is not null instead. Weights need no filter then.
+    ignores before any limit; one that `counts_nulls` ignores what is not null instead. Weights need no filter then.
     """
     if any(_filtered(weights) is not None for weights in columns[1:]):
         msg = (

@@ -37,10 +37,10 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
+        `date` (ISO), `protection` (who is a person, and the limits), `groups` (their number), `loss` (of one person to
         the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
         and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
+        `limits` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
         of `Cube.write` has none, for `CubeQuery.statement` gives it.
     """
     from pyarrow import parquet

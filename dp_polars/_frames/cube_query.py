@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _SEVERAL_CELLS = (
     'cube: counts="people" must be used if a person is in one cell: an answer adds up cells, and would count a '
     "person once for each of theirs.\n\n"
-    'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with bounds on their rows.'
+    'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with limits on their rows.'
 )
 _TABLES = "must be a list of tuples of names of dimensions"
 # Sums of as many cells as there may be then fit into 64 bits, but with a probability far below 2**-100; and into floats
@@ -247,7 +247,7 @@ def name_of(columns: Sequence[pl.Series], axes: Axes) -> str:
 
 
 def of_table(protection: Protection, sizes: Axes, axes: Axes, query: Count) -> Count:
-    """Return the count in each combination of some dimensions, under the bounds.
+    """Return the count in each combination of some dimensions, under the limits.
 
     It is of the rows that are kept in all combinations. A person has T of them, at most m in one combination; so at
     most T, and at most m for each combination that a count adds up, in one count. That is its own spread: in rho T²
@@ -393,7 +393,7 @@ class Cubes:
         Returns
         -------
         CubeQuery
-            Its `release` gives a `Cube`. A cell is a group: `max_groups` bounds in how many cells a person counts.
+            Its `release` gives a `Cube`. A cell is a group: `max_groups` limits in how many cells a person counts.
 
         Raises
         ------

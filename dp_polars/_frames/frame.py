@@ -199,7 +199,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
 
     @property
     def protection(self) -> Protection:
-        """Who is protected, and by which bounds."""
+        """Who is protected, and by which contribution limits."""
         return self._pipeline.protection
 
     def collect_schema(self) -> pl.Schema:
@@ -370,7 +370,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         -----
         Where there is a privacy unit, people are counted; rows elsewhere, each of another person. A person who has more
         keys than `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger
-        that bound, the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
+        that limit, the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
 
         With epsilon: Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1). With rho: Canonne,
         Kamath & Steinke 2020 (arXiv 2004.00010); Bun & Steinke 2016 (arXiv 1605.02065, Definition 8.1).
@@ -489,7 +489,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             keyword. The loss of each is what one person loses to it in all. The relation and the contribution limits
             are those of the frame: `with_limits` sets other ones, for a query of its own. Where `filter` is the last
             step of the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for which it is not true
-            are ignored like nulls, before any bound. Several columns (`pl.col("a", "b")`, or a selector or a pattern on
+            are ignored like nulls, before any limit. Several columns (`pl.col("a", "b")`, or a selector or a pattern on
             a frame with data) are one output each, with the whole loss each, named by their columns:
             `name.suffix("_mean")` renames all. A selector leaves out the privacy unit and the keys.
 

@@ -292,7 +292,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     @property
     def _protection(self) -> Protection:
-        """Who is protected, and by which bounds."""
+        """Who is protected, and by which contribution limits."""
         return self._request.protection
 
     @property
@@ -344,7 +344,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             which unit was taken, and the error in the other.
 
             The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
-            and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
+            and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `limits` (those on a person's rows
             that the output has, as text; null without any, and for keys), `score_range` (R of one person's row, or of
             one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`) and `rate`
             (λ). `groups` is null for keys.
@@ -401,7 +401,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         Outputs with a loss, or asked `within` an error, keep it, and those without one share the rest: equally, or by
         their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was
         requested `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
-        budget, bounds, the delta of keys, and mechanisms that were requested by name, stay. Selected keys without a
+        budget, limits, the delta of keys, and mechanisms that were requested by name, stay. Selected keys without a
         delta share what of it is for keys.
 
         Parameters
@@ -475,7 +475,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         Up to a public number of rows of each person are counted.
 
         Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. Each person counts for at
-        most `per_person` rows, so the noise is that of a sum with that bound, under both neighbouring relations.
+        most `per_person` rows, so the noise is that of a sum with that limit, under both neighbouring relations.
 
         Proof: :doc:`/proofs/contributions`.
 

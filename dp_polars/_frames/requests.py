@@ -57,10 +57,10 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
 @dataclass(frozen=True)
 class PeopleRequest(Request):
-    """How many rows the bounds of another request leave out.
+    """How many rows the limits of another request leave out.
 
     A person is one row if something of them is left out, and none if not. It has the number of their rows that are left
-    out, which is clipped to a public one: so R is that, in one group, whatever the bounds are.
+    out, which is clipped to a public one: so R is that, in one group, whatever the limits are.
     """
 
     bounded: Request
@@ -74,14 +74,14 @@ class PeopleRequest(Request):
         if isinstance(bounded.keys, Product):
             msg = (
                 "n_rows_dropped: a cube must be requested without tables, got one with some.\n\n"
-                "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
+                "Hint: ask it of private.agg(dpp.len(…)) under the same limits."
             )
             raise TypeError(msg)
         protection.refuse_no_unit("n_rows_dropped", "every row is a person, and nobody is cut")
         if not bounded.drops():
             msg = (
                 "n_rows_dropped: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
-                "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."
+                "Hint: leave it out. protect(…, max_groups=3), or another limit, is what cuts people."
             )
             raise ValueError(msg)
         asked = RowsCut.of(most, Claim.on(terms, "number"))
@@ -116,7 +116,7 @@ class PeopleRequest(Request):
 
     # As of a request that is about no columns.
     _people_output = AnyRequest._people_output
-    bounds_of = AnyRequest.bounds_of
+    limits_of = AnyRequest.limits_of
     dropping = AnyRequest.dropping
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002

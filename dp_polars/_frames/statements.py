@@ -140,12 +140,12 @@ def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at
     engine = None if source is None else PolarsEngine.of(source)
     steps, is_of_people = request.pipeline.steps, isinstance(request, PeopleRequest)
     frames = [step.public for step in steps if isinstance(step, Join)]
-    bounds = {name: str(number) for name, number in request.protection.bounds.items()}
+    limits = {name: str(number) for name, number in request.protection.limits.items()}
     return {
         "loss": facts_of_claims(request.claims, at_delta),
         "asks": "keys" if isinstance(request, KeyRequest) else "people" if is_of_people else "answers",
         "protection": _protection(request),
-        "bounds": {} if is_of_people else bounds,
+        "limits": {} if is_of_people else limits,
         # Without data `release` takes the rows, and may take them so.
         "unchecked": request.pipeline.unchecked or (None if source is None else False),
         "table": _table(request.pipeline, source),
@@ -193,8 +193,8 @@ def _beyond(ask: Ask[Any]) -> str:
 
 
 def _most_of(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
-    clips, bounds = request.clips(ask), request.bounds_of(ask)
-    counts = most_in_words(bounds, in_parts=ask.query.in_parts) if bounds else "Each person counts with all rows."
+    clips, limits = request.clips(ask), request.limits_of(ask)
+    counts = most_in_words(limits, in_parts=ask.query.in_parts) if limits else "Each person counts with all rows."
     return counts + ("" if clips is None else " The {} of a person in a group is clipped to {}.".format(*clips))
 
 
@@ -248,7 +248,7 @@ def _step(step: Step) -> str:
 def _output(line: Line[Asked]) -> Facts:
     """Return what a statement says of an output: all of one line."""
     row, ask = line.row, line.ask
-    said = {name: row[name] for name in ("error_95", "error_unit", "bounds", "note")}
+    said = {name: row[name] for name in ("error_95", "error_unit", "limits", "note")}
     if said["error_95"] is not None and not math.isfinite(said["error_95"]):
         said["error_95"] = None
     if ask is None:

@@ -243,7 +243,7 @@ def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, s
             "How much of one person counts?",
             f"<div{' hidden' * (not plan.keys)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
             page.fielded(rows_of_person, max_rows),
-            page.quiet("Smaller bounds cost less and drop more. Try them on synthetic people:"),
+            page.quiet("Smaller limits cost less and drop more. Try them on synthetic people:"),
             page.fielded("Rows of a person, on average", rows_each),
             page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),
             page.dropped(plan, drafted, rows_each.value, skew.value),

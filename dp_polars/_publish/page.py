@@ -13,7 +13,7 @@ from dp_polars import plot
 from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
+from dp_polars._publish.plan import dropped_by_limits, field_of, short, title_of, values_field_of
 from dp_polars._publish.schema import MORE, Statistic
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
@@ -265,14 +265,14 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
     chosen = plan.max_groups if plan.keys else None
     tried = [None] if chosen is None else sorted({chosen, *(groups for groups in (1, 2, 3, 5) if groups <= most)})
     try:
-        frame = dropped_by_bounds(
+        frame = dropped_by_limits(
             plan, people=1000, rows_each=rows_each, skew=skew, max_groups=tried, max_rows_per_group=BOUNDS
         )
     except (TypeError, ValueError) as error:
         return quiet(f"No synthetic people can be made: {error}")
-    at_bounds = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
-    rows, people = frame.filter(at_bounds).select("rows_dropped", "people_cut").row(0)
-    said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
+    at_limits = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
+    rows, people = frame.filter(at_limits).select("rows_dropped", "people_cut").row(0)
+    said = f"At your limits: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
     return figure("What the limits drop, of synthetic people", plot.rows_dropped(frame, width=_WIDTH), said)
 
 

@@ -316,7 +316,7 @@ class Plan:
     def guarantee(self) -> dict[str, float]:
         return {"epsilon": self.epsilon, "delta": self.delta}
 
-    def bounds(self) -> dict[str, int]:
+    def limits(self) -> dict[str, int]:
         if self.unit is None:
             return {}
         if not self.keys:
@@ -441,7 +441,7 @@ def _frame(plan: Plan) -> PrivateFrame:
         raise ValueError(msg)
     rows = pl.LazyFrame(schema=plan.schema)
     budget = Budget(epsilon=plan.epsilon, delta=plan.delta)  # as that of the code, before anything is spent
-    frame: PrivateFrame = rows.dp.protect(plan.unit, budget=budget, **plan.bounds())  # type: ignore[attr-defined]
+    frame: PrivateFrame = rows.dp.protect(plan.unit, budget=budget, **plan.limits())  # type: ignore[attr-defined]
     if plan.file is None and plan.unit is not None:
         synthetic({plan.unit: plan.schema[plan.unit]}, people=1, rows=1)  # it says which people can't be made up
     return frame
@@ -523,7 +523,7 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
         named |= plan.amount(statistics[name])
         outputs[name] = Written(None, call(f"dpp.{statistics[name].ask}", *plain, **named))
     begin = "rows.dp.protect" if has_data else "dpp.protect"
-    protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
+    protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.limits(), dataset=stem)
     shared = [] if plan.by_error else [call(".scaled_to", **guarantee)]
     before, steps = [], [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs)]
     tables = plan.tables()
@@ -609,7 +609,7 @@ def _synthetic_code(plan: Plan, after: str = "") -> str:
     return laid_out(rows, "rows = ", after=after)
 
 
-def dropped_by_bounds(
+def dropped_by_limits(
     plan: Plan,
     *,
     people: int,
@@ -619,7 +619,7 @@ def dropped_by_bounds(
     max_rows_per_group: list[int],
 ) -> pl.DataFrame:
     if not isinstance(plan.unit, str):
-        msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
+        msg = "privacy_unit must be given, for each person has one row otherwise: limits drop nothing."
         raise ValueError(msg)
     columns = [name for name in plan.schema if name == plan.unit or name in plan.keys]
     values = {name: public(listed) for name, listed in plan.public_keys().items()}

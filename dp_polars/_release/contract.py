@@ -388,14 +388,14 @@ class Engine(ABC, Generic[Released]):
     keys that
        are not listed (null equals no key), and, in each spec, rows whose code is `binning.size`. -0.0 and 0.0 are one
        person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
-    3. **Then bounds, by one order.** Each release gives every person a random number for each of their groups and one
+    3. **Then limits, by one order.** Each release gives every person a random number for each of their groups and one
        for each of their rows. These numbers depend on that person's own rows and on fresh random words alone, never on
        another person's rows or on the order of rows; those of groups are never made from those of rows. All specs
        use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
        from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
        `row_weight.of_person`. `limits` looks only at rows that contribute to its spec. It keeps the groups with the
        smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
-       smallest numbers; None is no bound. So one pass over each person's rows serves all specs.
+       smallest numbers; None is no limit. So one pass over each person's rows serves all specs.
        **Numbers draw nothing** (`HistogramSpec.weight`). All rows of everybody count. In a group, n rows of a person
        contribute (where people count: n codes, each with its own weight). `PersonWeight` makes of these numbers what
        each row of the person in a group weighs, in parts (`UNIT`). `part_of` scales a person's sum in a group and code

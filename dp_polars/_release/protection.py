@@ -56,32 +56,32 @@ class Layout:
         return self.group_bits + self.code_bits
 
 
-_BOUNDS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
+_LIMITS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
 
 
-def most_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
+def most_in_words(limits: Mapping[str, int], *, in_parts: bool) -> str:
     """Return how much of one person contribution limits, by their names, let count in full."""
     words = {
         "max_groups": ("in", "group", ""),
         "max_rows_per_group": ("with", "row", " in each group"),
         "max_rows": ("with", "row", " in all"),
     }
-    limits = [
-        (before, f"{plural(bounds[name], noun)}{after}")
+    said = [
+        (before, f"{plural(limits[name], noun)}{after}")
         for name, (before, noun, after) in words.items()
-        if name in bounds
+        if name in limits
     ]
-    if "max_norm" in bounds:
-        limits.append(("with", f"a norm of {bounds['max_norm']:,}"))
+    if "max_norm" in limits:
+        said.append(("with", f"a norm of {limits['max_norm']:,}"))
     if in_parts:
-        return f"Each person counts at most as much as {', '.join(limit for _, limit in limits)}."
-    return f"Each person counts {', '.join(f'{before} at most {limit}' for before, limit in limits)}."
+        return f"Each person counts at most as much as {', '.join(limit for _, limit in said)}."
+    return f"Each person counts {', '.join(f'{before} at most {limit}' for before, limit in said)}."
 
 
-def limits_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
+def limits_in_words(limits: Mapping[str, int], *, in_parts: bool) -> str:
     """Return what contribution limits, by their names, let count of one person, and what they do with the rest."""
     beyond = "A person with more counts in part." if in_parts else "Rows beyond that are dropped at random."
-    return f"{most_in_words(bounds, in_parts=in_parts)} {beyond}"
+    return f"{most_in_words(limits, in_parts=in_parts)} {beyond}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Protection:
     """Who a person is, and how much of a person's data may count."""
 
     unit: PrivacyUnit | None  # the columns whose values together tell people apart; None: every row is another person
-    # How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
+    # How much of one person counts in one output: rows in all, groups, and rows in each group. None: no limit.
     max_rows: int | None
     max_groups: int | None
     max_rows_per_group: int | None
@@ -113,7 +113,7 @@ class Protection:
         max_norm: int | None = None,
     ) -> Protection:
         unit, relation = privacy_unit_of(privacy_unit), check_relation(neighboring_relation)
-        asked = zip(_BOUNDS, (max_rows, max_groups, max_rows_per_group, max_norm), strict=True)
+        asked = zip(_LIMITS, (max_rows, max_groups, max_rows_per_group, max_norm), strict=True)
         given = {name: value for name, value in asked if value is not None}
         return cls(unit, None, None, None, relation).with_limits(**given)
 
@@ -137,19 +137,19 @@ class Protection:
             raise ValueError(msg)
 
     @property
-    def bounds(self) -> dict[str, int]:
-        bounds = {name: getattr(self, name) for name in _BOUNDS}
-        return {name: value for name, value in bounds.items() if value is not None}
+    def limits(self) -> dict[str, int]:
+        limits = {name: getattr(self, name) for name in _LIMITS}
+        return {name: value for name, value in limits.items() if value is not None}
 
-    def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
-        bounds = self.bounds
-        if self._bounds_groups_only(query):
-            bounds.pop("max_rows_per_group", None)
+    def limits_of(self, query: HistogramQuery) -> dict[str, int]:
+        limits = self.limits
+        if self._limits_groups_only(query):
+            limits.pop("max_rows_per_group", None)
         if not query.weighs_people:
-            bounds.pop("max_norm", None)
-        elif "max_norm" in bounds:
-            bounds = {name: bounds[name] for name in ("max_rows_per_group", "max_norm") if name in bounds}
-        return bounds
+            limits.pop("max_norm", None)
+        elif "max_norm" in limits:
+            limits = {name: limits[name] for name in ("max_rows_per_group", "max_norm") if name in limits}
+        return limits
 
     def counts_people(self, query: HistogramQuery) -> bool:
         return self.privacy_unit is not None and query.counts_people
@@ -157,8 +157,8 @@ class Protection:
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         return "people" if self.privacy_unit is None or self.counts_people(query) else "rows"
 
-    def _bounds_groups_only(self, query: HistogramQuery) -> bool:
-        return self.counts_people(query) and query.bounds_people
+    def _limits_groups_only(self, query: HistogramQuery) -> bool:
+        return self.counts_people(query) and query.limits_people
 
     def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
         """Return the contribution limits used to calibrate `query` over this number of public groups."""
@@ -174,9 +174,9 @@ class Protection:
         if self.max_norm is not None and query.weighs_people:
             # As if all of it were in one cell, so that it holds for both norms: the unit may change. What a person
             # can't pass anyway is no more than one in each group.
-            all_groups = self._bounds_groups_only(query) and groups <= self.max_norm
+            all_groups = self._limits_groups_only(query) and groups <= self.max_norm
             return Contributions(groups, 1) if all_groups else Contributions(self.max_norm, self.max_norm)
-        if self._bounds_groups_only(query):
+        if self._limits_groups_only(query):
             return Contributions(min(self.max_rows or in_groups, in_groups), 1)
         per_group = self.max_rows_per_group or self.max_rows
         if self.counts_people(query) and query.fixed_size is not None:  # a person counts once for each candidate
@@ -198,20 +198,20 @@ class Protection:
         """
         if self.privacy_unit is None or not query.weighs_people:
             return None
-        bounds, power = self.contributions(query, groups), _power(query)
-        limit, cap = bounds.total if power == 1 else bounds.squares, None
+        spread, power = self.contributions(query, groups), _power(query)
+        limit, cap = spread.total if power == 1 else spread.squares, None
         most: int | None = None  # rows, or codes, of a person in a group
-        if self._bounds_groups_only(query):
+        if self._limits_groups_only(query):
             most = 1
         else:
             most = cap = self.max_rows_per_group
             if self.counts_people(query) and query.fixed_size is not None and query.fixed_size <= (cap or math.inf):
                 most, cap = query.fixed_size, None
         # By both norms: the unit of a loss may still change, and what counts in parts must not.
-        can_bind = most is None or groups * most > bounds.total or groups * most**2 > bounds.squares
+        can_bind = most is None or groups * most > spread.total or groups * most**2 > spread.squares
         return PersonWeight(cap, limit if can_bind else None, power) if can_bind or cap is not None else None
 
-    def limits(self, query: HistogramQuery, groups: int) -> Limits:
+    def drawn_limits(self, query: HistogramQuery, groups: int) -> Limits:
         """Return what must be enforced so that no person exceeds `contributions`, where rows are drawn for that."""
         return Limits() if query.in_parts else self._drawn(query, groups)
 
@@ -219,52 +219,52 @@ class Protection:
         """Return which rows of a person would stay, if they were drawn."""
         if self.privacy_unit is None:
             return Limits()
-        bounds = self.contributions(query, groups)
-        if self._bounds_groups_only(query):
-            return Limits(groups=bounds.total if bounds.total < groups else None)
+        spread = self.contributions(query, groups)
+        if self._limits_groups_only(query):
+            return Limits(groups=spread.total if spread.total < groups else None)
         in_groups = min(self.max_groups or groups, groups)
         return Limits(
-            rows=bounds.total if bounds.total < in_groups * bounds.per_group else None,
+            rows=spread.total if spread.total < in_groups * spread.per_group else None,
             groups=in_groups if in_groups < groups else None,
-            # Where a person may have no more rows in all than in one group, the bound on all of them will do.
-            rows_per_group=bounds.per_group
-            if in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total
+            # Where a person may have no more rows in all than in one group, the limit on all of them will do.
+            rows_per_group=spread.per_group
+            if in_groups * spread.per_group <= spread.total or spread.per_group < spread.total
             else None,
         )
 
     def dropping(self, query: HistogramQuery, groups: int) -> dict[str, int]:
-        """Return the bounds, by name, beyond which a person may have rows, which are then dropped, or count in part."""
+        """Return the limits, by name, beyond which a person may have rows, which are then dropped, or count in part."""
         if self.max_norm is not None and query.weighs_people:
-            return self.bounds_of(query) if query.in_parts else {}
-        limits, bounds = self._drawn(query, groups), self.bounds
-        # A person counts once for each candidate, so a bound of all of them drops nothing.
-        is_all = self.counts_people(query) and limits.rows_per_group == query.fixed_size
+            return self.limits_of(query) if query.in_parts else {}
+        drawn, limits = self._drawn(query, groups), self.limits
+        # A person counts once for each candidate, so a limit of all of them drops nothing.
+        is_all = self.counts_people(query) and drawn.rows_per_group == query.fixed_size
         enforced = {
-            "max_rows": limits.rows,
-            "max_groups": limits.groups,
-            "max_rows_per_group": None if is_all else limits.rows_per_group,
+            "max_rows": drawn.rows,
+            "max_groups": drawn.groups,
+            "max_rows_per_group": None if is_all else drawn.rows_per_group,
         }
-        # What no bound of its own says is said by that of all rows.
+        # What no limit of its own says is said by that of all rows.
         given = ((name, value) for name, value in enforced.items() if value is not None)
-        names = {name if bounds.get(name) == value else "max_rows" for name, value in given}
-        return {name: value for name, value in bounds.items() if name in names}
+        names = {name if limits.get(name) == value else "max_rows" for name, value in given}
+        return {name: value for name, value in limits.items() if name in names}
 
     @property
     def keys_per_person(self) -> int:
         """For how many selected keys one person may count."""
         if self.privacy_unit is None:
             return 1
-        bounds = [bound for bound in (self.max_groups, self.max_rows) if bound is not None]
-        if not bounds:
+        limits = [limit for limit in (self.max_groups, self.max_rows) if limit is not None]
+        if not limits:
             msg = (
                 "keys: max_groups must be given where there is a privacy unit, got None: nobody knows how many keys "
                 "there are.\n\nHint: protect(…, max_groups=3) keeps 3 random keys of a person who has more."
             )
             raise ValueError(msg)
-        return min(bounds)
+        return min(limits)
 
     def __str__(self) -> str:
         if self.unit is None:
             return f"one person per row, {self.neighboring_relation}"
-        bounds = [in_words(self.bounds)] if self.bounds else []
-        return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *bounds])
+        limits = [in_words(self.limits)] if self.limits else []
+        return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *limits])

@@ -58,7 +58,7 @@ _EXPLAINED = {
     "error_95": pl.Float64,
     **dict.fromkeys(["error_unit", "mechanism"], pl.String),
     "candidates": pl.Int64,
-    **dict.fromkeys(["neighboring_relation", "privacy_unit", "bounds"], pl.String),
+    **dict.fromkeys(["neighboring_relation", "privacy_unit", "limits"], pl.String),
     **dict.fromkeys(["score_range", "rate", "delta"], pl.Float64),
     "groups": pl.Int64,
     **dict.fromkeys(["epsilon", "rho"], pl.Float64),
@@ -278,11 +278,11 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def limited(self, ask: Ask[Any], *, anyway: bool = True) -> Iterator[str]:
         """Yield what limits drop of an output, and its clipping bounds; `anyway`: see `clipped`."""
-        if bounds := self.dropping(ask):
-            yield limits_in_words(bounds, in_parts=ask.query.in_parts)
+        if limits := self.dropping(ask):
+            yield limits_in_words(limits, in_parts=ask.query.in_parts)
         yield from self.clipped(ask, anyway=anyway)
 
-    def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
+    def limits_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
 
     def handed_over(self, *, unchecked: object) -> Self:
@@ -308,7 +308,7 @@ class AnyRequest(ABC, Generic[AskedT]):
             "mechanism": None if claim.is_open and not claim.is_asked else claim.mechanism,
             "neighboring_relation": self.protection.neighboring_relation,
             "privacy_unit": self.protection.privacy_unit,
-            "bounds": in_words(self.bounds_of(ask)) or None,
+            "limits": in_words(self.limits_of(ask)) or None,
             "score_range": float(claim.score_range),
             "rate": None if claim.is_open else float(claim.rate),
             "delta": loss_up(claim.delta),
@@ -332,7 +332,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                 **({"delta": loss_up(claim.delta)} if claim.delta else {}),
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
-                "bounds": self.bounds_of(ask),
+                "limits": self.limits_of(ask),
             }
         return {
             "date": datetime.now(UTC).date().isoformat(),
@@ -451,7 +451,7 @@ class Request(AnyRequest[HistogramQuery]):
             with ask.named():
                 ask.query.answer_type(*types)
                 needed = ask.query.count_rules(*types)
-            limits = self.protection.limits(ask.query, self.groups)
+            limits = self.protection.drawn_limits(ask.query, self.groups)
             people = self.protection.counts_people(ask.query)
             weight = self.protection.weight(ask.query, self.groups) if ask.query.in_parts else None
             bits = ask.query.bits_of_parts(*types)
@@ -470,8 +470,8 @@ class Request(AnyRequest[HistogramQuery]):
         types = [()] * len(self.asks) if engine is None else [output.types for output in self.bind(engine).outputs]
         return list(zip(self.asks, types, strict=True))
 
-    def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
-        return self.protection.bounds_of(ask.query)
+    def limits_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
+        return self.protection.limits_of(ask.query)
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         return self.protection.counts(query)
@@ -527,7 +527,7 @@ class Request(AnyRequest[HistogramQuery]):
             yield values
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
-        """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
+        """Return whether one more group would add noise to an output, for no limit says in how many a person counts."""
         protection, groups = self.protection, self.groups
         has_norm = protection.max_norm is not None and ask.query.weighs_people
         if protection.max_groups is not None or has_norm or groups == 1:
@@ -536,7 +536,7 @@ class Request(AnyRequest[HistogramQuery]):
         return now.contributions.total < then.contributions.total or then.rate < now.rate
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
-        """Return what may answer an output better, under this protection; None where that lacks a bound."""
+        """Return what may answer an output better, under this protection; None where that lacks a limit."""
         with suppress(ValueError):  # also where the other noise would be too wide for whole numbers
             other = ask.query.alternative(*types)
             return other and _under(self.protection, replace(ask, query=other), self.groups)

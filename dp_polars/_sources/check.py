@@ -41,12 +41,12 @@ REDUCTION = Mixing(
 )
 PLACE = Mixing(
     f"picks or fills by the place among all rows, {_WHY}",
-    "take it of one person's rows, by {unit}; filter by what the row itself holds; or bound each person's rows by "
+    "take it of one person's rows, by {unit}; filter by what the row itself holds; or limit each person's rows by "
     "`protect`: max_rows, max_groups",
 )
 DISTINCT = Mixing(
     f"compares the rows of several people and keeps one of them, {_WHY}",
-    "include {unit} in the columns that are compared; or bound each person's rows by `protect`",
+    "include {unit} in the columns that are compared; or limit each person's rows by `protect`",
 )
 FORMAT = Mixing(
     f"takes its format from the first values of all rows, {_WHY}",
@@ -75,7 +75,7 @@ UNSORTED = Mixing(
     "sort the rows right before, frame.sort(…).join_asof(…), and leave check_sortedness; or go by {unit}, too",
 )
 RANDOM = Mixing(
-    "draws at random, and a row may be drawn several times: a person would count for more than the bounds",
+    "draws at random, and a row may be drawn several times: a person would count for more than the limits",
     "keep a part by a hash, or write the drawn rows to a table first",
 )
 TWO_UNITS = Mixing(

@@ -196,7 +196,7 @@ class ValueCounts(Measure):
     candidates: Categories
     claim: Claim
     counts_people: ClassVar[bool] = True
-    bounds_people: ClassVar[bool] = False  # it is told in how many codes a person counts
+    limits_people: ClassVar[bool] = False  # it is told in how many codes a person counts
     is_count: ClassVar[bool] = True
     largest: ClassVar[Fraction] = Fraction(1)
     adds_up: ClassVar[bool] = True
@@ -238,7 +238,7 @@ class ValueCounts(Measure):
         relation: NeighboringRelation,
         groups: int | None = None,  # noqa: ARG002
     ) -> Self:
-        """Return the same statistic under these bounds: the groups of its claim are the counts of all candidates."""
+        """Return the same statistic under these limits: the groups of its claim are the counts of all candidates."""
         return super().under(contributions, relation)
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
@@ -495,7 +495,7 @@ class RowsCut(Sum):
         return Fraction(0)
 
     def __str__(self) -> str:
-        return f"number of rows over a bound, up to {show(self.upper)} of a person"
+        return f"number of rows over a limit, up to {show(self.upper)} of a person"
 
 
 @dataclass(frozen=True)
@@ -509,7 +509,7 @@ class SumOfPeople(Sum):
     lowest: Fraction
     highest: Fraction
     counts_people: ClassVar[bool] = True
-    bounds_people: ClassVar[bool] = True  # one person's effect on a group is that of their total
+    limits_people: ClassVar[bool] = True  # one person's effect on a group is that of their total
     needs_people: ClassVar[bool] = True
 
     @property

@@ -142,7 +142,7 @@ def _unprotected(facts: Facts) -> Iterator[Part]:
     yield from _of_each(facts, _public)
     if facts["state"] == "asked":
         yield f"{_NOT_KNOWN}: what else the query releases in which the expression stands, its groups among it."
-    yield from _unrecorded(facts, "Keys, candidates, bounds, joined public frames and files")
+    yield from _unrecorded(facts, "Keys, candidates, limits, clipping bounds, joined public frames and files")
     yield "How long a release takes, and how much memory."
 
 
@@ -152,8 +152,8 @@ def _public(release: Facts) -> Iterator[str]:
     for output in release["outputs"]:
         if output["candidates"] is not None:
             yield f"Candidates of {output['name']}: {output['candidates']}."
-    if release["bounds"]:
-        yield f"Contribution limits: {in_words(release['bounds'])}."
+    if release["limits"]:
+        yield f"Contribution limits: {in_words(release['limits'])}."
     for frame in release["public_frames"]:
         yield f"A public frame that is joined: {frame}."
     if release["table"]["files"] is not None:
@@ -365,7 +365,7 @@ _OF_FIELD: dict[str, Callable[[Facts], Iterable[Part]]] = {
 # Fields of which people know a part that the package can't: what it begins with.
 _ALSO_PEOPLES = {
     "post_processing": "What is done with the answers afterwards: ",
-    "preprocessing_and_hyperparameter_tuning": "How bounds, keys and losses were chosen, and what was looked at: ",
+    "preprocessing_and_hyperparameter_tuning": "How limits, clipping bounds, keys and losses were chosen: ",
     "mechanisms": "How the rows are secured, and who may read them: ",
 }
 

@@ -133,7 +133,7 @@ class HistogramQuery(Query):
         return self.of_people
 
     @property
-    def bounds_people(self) -> bool:
+    def limits_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
         return self.counts_people
 
@@ -246,7 +246,7 @@ class HistogramQuery(Query):
         return None
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
-        """Return what to know before a release; None: nothing. `alternative` is under the same bounds, if it can be."""
+        """Return what to know before a release; None: nothing. `alternative` is under the same limits, if it can be."""
         return None
 
     def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
@@ -254,7 +254,7 @@ class HistogramQuery(Query):
         return (0,) * len(self.count_rules(*columns))
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
-        """Return the same statistic with the rate that the same loss pays for under these bounds.
+        """Return the same statistic with the rate that the same loss pays for under these limits.
 
         `groups` is how many public groups there are; None where that is not known.
         """

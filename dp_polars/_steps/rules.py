@@ -193,7 +193,7 @@ class Rule:
 PEOPLE = "so one person could change another's result"
 COMBINES = f"combines several rows, {PEOPLE}"
 _CONSTANT = "use a public constant, for example last year's mean; take it of one person's rows before `protect`."
-BOUNDS = "leave it out: `protect` bounds how many rows of a person count, and a mode counts each person once."
+BOUNDS = "leave it out: `protect` limits how many rows of a person count, and a mode counts each person once."
 LAST_BIT = f"rounds a row's last bit differently where the row is alone in its chunk, {PEOPLE}"
 _CATEGORY = f"may take a category's number, which other rows decide, {PEOPLE}"
 CLOCKS = "raises on a local time that a clock change leaves out, and the error would tell that a row has it"

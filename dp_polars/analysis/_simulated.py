@@ -107,7 +107,7 @@ def _mean(law: Floats, errors: Floats, starts: Ints) -> Floats:
 
 
 def of_histograms(statistic: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
-    """Return the blocks of a mode or a quantile. The histogram after the bounds is part of that of all rows."""
+    """Return the blocks of a mode or a quantile. The histogram after the limits is part of that of all rows."""
     everything, bounded = (statistic.scored(histogram, *types) for histogram in scored)
     groups = len(everything.sizes)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
@@ -117,7 +117,7 @@ def of_histograms(statistic: Choice, types: Columns, scored: Histograms) -> Answ
     all_runs, bounded_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, bounded_runs))
     errors = true_slots.gaps.astype(np.float64) * float(statistic.step(*types) / draw.score.unit)
-    # In a group without rows after the bounds, all candidates are equally good.
+    # In a group without rows after the limits, all candidates are equally good.
     gaps = np.where(np.repeat(bounded_runs.totals == 0, slots.sizes), 0, slots.gaps)
     owner = owners(slots.sizes)
     order, distances = np.arange(len(errors)), None
@@ -471,7 +471,7 @@ def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Int
 
 
 def _of_mean(statistic: Mean, types: Columns) -> _OfGroup:
-    """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
+    """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, clipped."""
     of_sum, of_count = statistic.noise(*types)
     bits, bits_of_count = statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count, bits_of_count)

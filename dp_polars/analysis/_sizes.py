@@ -40,7 +40,7 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     query
         A query of a private frame, with or without rows, and not for keys. Its losses count.
     sizes
-        How many rows of a group count, after all bounds, or how many people, where an output counts people: at least 1.
+        How many rows of a group count, after all limits, or how many people, where an output counts people: at least 1.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def rows_dropped(
     max_groups: Iterable[int | None] = (None,),
     max_rows_per_group: Iterable[int | None] = (None,),
 ) -> pl.DataFrame:
-    """Return what share of *public* rows bounds would drop, and whose. The result is not private.
+    """Return what share of *public* rows contribution limits would drop, and whose. The result is not private.
 
     Give it last year's published rows, or synthetic ones: see `synthetic`, whose `skew` says how unequal people are.
 
@@ -201,7 +201,7 @@ def rows_dropped(
     by
         The columns that groups are made by. Rows with a null there are in no group, and left out.
     max_groups, max_rows_per_group
-        The bounds to try, each at least 1, as lists: all combinations are. None: no bound.
+        The limits to try, each at least 1, as lists: all combinations are. None: no limit.
 
     Returns
     -------
@@ -234,24 +234,24 @@ def rows_dropped(
         msg = f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(known)}."
         raise ValueError(msg)
     groups, rows = (
-        [None if bound is None else positive_int(f"{name}[{i}]", bound) for i, bound in enumerate(several(name, given))]
+        [None if limit is None else positive_int(f"{name}[{i}]", limit) for i, limit in enumerate(several(name, given))]
         for name, given in (("max_groups", max_groups), ("max_rows_per_group", max_rows_per_group))
     )
     has_keys = (has_value(pl.col(key), known[key]) for key in keys)
     counted = frame.lazy().filter(is_a_person(tuple(unit), known), *has_keys)
     per_group = counted.group_by(*unit, *(key for key in keys if key not in unit)).agg(pl.len().alias("\0n"))
-    least = {bound: pl.col("\0n") if bound is None else pl.min_horizontal("\0n", bound) for bound in rows}
-    left_of = [rows_left.sum().alias(f"\0{bound}") for bound, rows_left in least.items()]
+    least = {limit: pl.col("\0n") if limit is None else pl.min_horizontal("\0n", limit) for limit in rows}
+    left_of = [rows_left.sum().alias(f"\0{limit}") for limit, rows_left in least.items()]
     people = per_group.group_by(unit).agg(pl.len().alias("\0groups"), pl.col("\0n").sum(), *left_of).collect()
     n, number = people["\0n"].to_numpy().astype(float), people["\0groups"].to_numpy()
     results = []
-    for most, bound in product(groups, rows):
-        left = people[f"\0{bound}"].to_numpy() * (1.0 if most is None else np.minimum(1.0, most / number))
+    for most, limit in product(groups, rows):
+        left = people[f"\0{limit}"].to_numpy() * (1.0 if most is None else np.minimum(1.0, most / number))
         cut = left < n
         shares = (float(1 - left.sum() / n.sum()), float(cut.mean())) if len(n) else (None, None)
-        results.append((most, bound, *shares))
-    bounds, shares_of = ("max_groups", "max_rows_per_group"), ("rows_dropped", "people_cut")
-    schema = {**dict.fromkeys(bounds, pl.Int64), **dict.fromkeys(shares_of, pl.Float64)}
+        results.append((most, limit, *shares))
+    limits, shares_of = ("max_groups", "max_rows_per_group"), ("rows_dropped", "people_cut")
+    schema = {**dict.fromkeys(limits, pl.Int64), **dict.fromkeys(shares_of, pl.Float64)}
     return pl.DataFrame(results, schema, orient="row")
 
 

@@ -129,8 +129,8 @@ def _guarantee(query: PrivateQuery) -> str:
 def _of_claim(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the limits and the guarantee of a released cube."""
     first, loss = columns[0], sum(Fraction(one["loss"]["exact"]) for one in columns)
-    if first["bounds"]:
-        yield limits_in_words(first["bounds"], in_parts=False)
+    if first["limits"]:
+        yield limits_in_words(first["limits"], in_parts=False)
     guarantee = guaranteed(loss_facts(first["loss"]["unit"], Fraction(loss), Fraction(0), AT_DELTA))
     yield f"Differential privacy with {guarantee}. One person: {unit_facts(first['privacy_unit'], '')['person']}."
 

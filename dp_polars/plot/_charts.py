@@ -420,9 +420,9 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
 
 
 def rows_dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
-    """Plot what share of rows is dropped, by the bound on rows, one line for each bound on groups.
+    """Plot what share of rows is dropped, by the limit on rows, one line for each limit on groups.
 
-    `frame` is what `dp_polars.analysis.rows_dropped` returned, with six bounds on groups at most; rows without a bound
+    `frame` is what `dp_polars.analysis.rows_dropped` returned, with six limits on groups at most; rows without a limit
     on rows per group are left out. `width`, and errors, are as for `error_by_size`.
 
     Examples

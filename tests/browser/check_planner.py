@@ -172,7 +172,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     took += planner.move("days_mean", Keys.ARROW_RIGHT, 2)
     took += planner.move("Rows in each group", Keys.ARROW_RIGHT)
     print(f"{width} px: a slider takes {min(took):.2f} to {max(took):.2f} s until the page tells the errors")
-    planner.wait("other people", lambda: "At your bounds" in planner.text("figure"))
+    planner.wait("other people", lambda: "At your limits" in planner.text("figure"))
     before = planner.text("figure")
     planner.inside("People with many rows", "[role=slider]")
     ActionChains(driver).send_keys(*[Keys.ARROW_RIGHT] * 4).perform()

@@ -94,8 +94,8 @@ class Reveal(HistogramQuery):
         return self.asked.counts_people
 
     @property
-    def bounds_people(self) -> bool:
-        return self.asked.bounds_people
+    def limits_people(self) -> bool:
+        return self.asked.limits_people
 
     @property
     def weighs_people(self) -> bool:

@@ -16,7 +16,7 @@ FIRST = ["output", "selects", "error_95", "error_unit"]
 LAST = ["groups", "epsilon", "rho", "note"]
 COLUMNS = [
     *FIRST,
-    *("mechanism", "candidates", "neighboring_relation", "privacy_unit", "bounds", "score_range", "rate", "delta"),
+    *("mechanism", "candidates", "neighboring_relation", "privacy_unit", "limits", "score_range", "rate", "delta"),
     *LAST,
 ]
 KEYS = {"g": range(36)}
@@ -31,9 +31,8 @@ def every_kind(**loss):
     known = {name: one for name, one in (ASKS | NUMBERS).items() if name not in others}
     answers = [getattr(X.dp, name)(*one.arguments, **one.options, **loss) for name, one in known.items()]
     queries = [frame.group_by(KEYS).agg(one) for one in (*answers, dpp.len(**loss), dpp.n_people(**loss))]
-    for name, made in OF_FRAMES.items():
-        asked = dpp.protect("p") if name == "bounds" else frame
-        queries += made(asked, {"g": [1, 2]}, "k", loss)
+    for made in OF_FRAMES.values():
+        queries += made(frame, {"g": [1, 2]}, "k", loss)
     return queries
 
 

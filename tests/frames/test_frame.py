@@ -404,7 +404,7 @@ class TestExplainAndClaims:
             "loss": {"unit": "epsilon", "value": 1e6, "exact": "1000000"},
             "neighboring_relation": "add_or_remove_one",
             "privacy_unit": None,
-            "bounds": {},
+            "limits": {},
         }
         assert claim["columns"]["low"]["mechanism"] == "exponential"
         assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]

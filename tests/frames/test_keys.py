@@ -138,7 +138,7 @@ def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
         "candidates": None,
         "neighboring_relation": "add_or_remove_one",
         "privacy_unit": "patient",
-        "bounds": None,
+        "limits": None,
         "score_range": 1.0,
         "rate": 0.5,
         "delta": 1e-6,

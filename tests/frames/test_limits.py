@@ -36,7 +36,7 @@ def test_a_frame_with_other_limits_is_as_if_protect_had_them(frame):
                 found.group_by(KEYS).agg(dpp.n_people(**HUGE))._asks
                 == expected.group_by(KEYS).agg(dpp.n_people(**HUGE))._asks
             )
-        assert first.protection.bounds == of_protect
+        assert first.protection.limits == of_protect
 
 
 def test_the_same_rows_and_the_same_budget():
@@ -73,7 +73,7 @@ def test_a_publication_combines_queries_under_other_limits():
     private = ROWS.dp.protect("p", max_groups=3, max_rows_per_group=2, budget=budget)
     wide, narrow = private.group_by(KEYS), private.with_limits(max_groups=1, max_rows_per_group=1).group_by(KEYS)
     both = dpp.publication(wide=wide.agg(dpp.len(**HUGE), dpp.n_people(**HUGE)), narrow=narrow.agg(dpp.len(**HUGE)))
-    assert both.explain()["bounds"].to_list() == [
+    assert both.explain()["limits"].to_list() == [
         "max_groups=3, max_rows_per_group=2",
         "max_groups=3",
         "max_groups=1, max_rows_per_group=1",

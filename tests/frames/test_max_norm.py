@@ -81,7 +81,7 @@ def test_what_is_said_of_it(tmp_path):
     assert "max_norm=6" in repr(query)
     explained = query.explain()
     both = "max_rows_per_group=4, max_norm=6"
-    assert explained["bounds"].to_list() == [both, both, "max_norm=6"]
+    assert explained["limits"].to_list() == [both, both, "max_norm=6"]
     notes = explained["note"]
     assert all(note.startswith(f"Counts people beyond {both} in part, which makes it too low.") for note in notes[:2])
     assert notes[2].startswith("No row is dropped.")  # of three groups
@@ -100,7 +100,7 @@ def test_what_is_said_of_it(tmp_path):
     query.sink_parquet(tmp_path / "rows.parquet")
     claim = dpp.read_claim(tmp_path / "rows.parquet")
     assert claim["protection"].endswith(both)
-    assert claim["statement"].facts["releases"][0]["bounds"] == {"max_rows_per_group": "4", "max_norm": "6"}
+    assert claim["statement"].facts["releases"][0]["limits"] == {"max_rows_per_group": "4", "max_norm": "6"}
 
 
 def test_choices_and_cubes_have_the_other_limits_alone():
@@ -115,7 +115,7 @@ def test_choices_and_cubes_have_the_other_limits_alone():
             bare.agg(choice)
         query, without = limited.agg(choice), dpp.protect("p", max_rows=2, max_groups=1).agg(choice)
         assert query._asks == without._asks
-        assert query.explain()["bounds"].item() == "max_rows=2, max_groups=1"
+        assert query.explain()["limits"].item() == "max_rows=2, max_groups=1"
         assert query.explain()["note"].item().startswith("Drops rows beyond max_rows=2 of a person")
     with pytest.raises(ValueError, match=r"keys: max_groups must be given[\s\S]*Hint: protect\("):
         bare.keys("g", epsilon=1, delta=1e-6)

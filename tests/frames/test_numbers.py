@@ -157,7 +157,7 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
         assert note.partition(" The release costs ")[0] == " ".join(filter(None, [nothing, clipping[name]]))
     assert mean.startswith("1,000 rows: ±")
     assert mean.endswith(f"{nothing} {clipping['mean']}")
-    assert explained["bounds"].to_list() == [None] * len(asked)
+    assert explained["limits"].to_list() == [None] * len(asked)
     for one in (explained, ROWS.dp.protect(None).agg(x=dpp.mean("x", 0, 5, rho=1)).explain()):
         assert one.schema == ROWS.dp.protect("person", max_rows=1).agg(**asks(epsilon=1)).explain().schema
         assert pl.Null not in one.dtypes

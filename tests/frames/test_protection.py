@@ -39,7 +39,7 @@ NUMBERS = tuple(name for name in EXPRESSIONS if name not in CHOICES)
 
 def contributed(protection, query, groups, codes):
     """What one person adds to each group: what the range of the query is about."""
-    if protection.counts_people(query) and query.bounds_people:
+    if protection.counts_people(query) and query.limits_people:
         return Counter(set(groups))
     return Counter(
         groups if not protection.counts_people(query) else [group for group, _ in set(zip(groups, codes, strict=True))]
@@ -58,7 +58,9 @@ def kept_of(protection, query, groups, rows):
     """Group by group, what is kept of a person with these rows (group, code)."""
     where, codes = np.array(sorted(rows)).T
     of_people = codes if protection.counts_people(query) else None
-    (found,) = keep(np.array([len(rows)]), where, [BoundedRows(protection.limits(query, groups), None, of_people)])
+    (found,) = keep(
+        np.array([len(rows)]), where, [BoundedRows(protection.drawn_limits(query, groups), None, of_people)]
+    )
     return contributed(protection, query, where[found.rows].tolist(), codes[found.rows].tolist())
 
 

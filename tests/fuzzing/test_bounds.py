@@ -86,7 +86,7 @@ def check_bounds(suite: Conformance, case: Case) -> None:
         here, there = (Counter({cell: n for cell, n in cells.items() if cell[0] == person}) for cells in (kept, most))
         by_group = Counter[int]()
         for (_, group, _), n in here.items():
-            by_group[group] = 1 if people and asked.query.bounds_people else by_group[group] + n
+            by_group[group] = 1 if people and asked.query.limits_people else by_group[group] + n
         sizes = by_group.values()
         assert sum(sizes) <= claim.total
         assert max(sizes, default=0) <= claim.per_group

@@ -29,15 +29,15 @@ _synthetic = of("privacy/test_synthetic.py")
 
 MUTANTS = [
     # --- What is guaranteed to a person
-    _protection("Protection._drawn", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
-        "in_groups * bounds.per_group <= bounds.total",
+    _protection("Protection._drawn", "in_groups * spread.per_group <= spread.total or spread.per_group < spread.total",
+        "in_groups * spread.per_group <= spread.total",
         "max_rows_per_group is not enforced beside max_rows: under rho 9 is charged where 25 is lost",
         "::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged"),
     _protection("Protection.contributions", "min(self.max_rows or in_groups, in_groups)", "1",
         "a person is charged for one group and counts in many"),
     _frame("Protection.counts_people", "self.privacy_unit is not None and query.counts_people", "False",
         "a mode counts a person's rows", "-k TestBounds"),
-    _protection("Protection._bounds_groups_only", "self.counts_people(query) and query.bounds_people",
+    _protection("Protection._limits_groups_only", "self.counts_people(query) and query.limits_people",
         "self.counts_people(query)", "counts of all values are charged for one candidate",
         "::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged"),
     # --- How much of a person counts in numbers
@@ -61,9 +61,9 @@ MUTANTS = [
         "::test_an_answer_is_the_nearest_whole_number_and_its_ends_enclose_the_interval"),
     _weights("bound_in_rows", "(0.5 if bits else 0.0)", "0.0", "an error leaves out what rounding adds",
         "::test_an_error_holds_what_rounding_adds"),
-    _norms("Protection.weight", "bounds.total if power == 1 else bounds.squares", "bounds.squares",
+    _norms("Protection.weight", "spread.total if power == 1 else spread.squares", "spread.squares",
         "people count by the squares that rho is charged for, in epsilon"),
-    _numbers("Protection.weight", "most is None or groups * most > bounds.total or groups * most**2 > bounds.squares",
+    _numbers("Protection.weight", "most is None or groups * most > spread.total or groups * most**2 > spread.squares",
         "most is None or groups * most**power > limit", "what is drawn in parts and what is counted in parts differ after another unit is chosen",
         "::test_numbers_are_in_the_same_parts_in_both_units"),
     _numbers("Protection.contributions", "Contributions(self.max_norm, self.max_norm)",
@@ -193,7 +193,7 @@ MUTANTS = [
         "groups of people are not checked: a group counts twice", "-k 'TestToy and refused_for_free'"),
     of("frames/test_numbers.py")("Part.entries", "self.request.asks", "self.request.asks[:1]",
         "only the first output is charged", "::test_budgets_are_charged_each_number"),
-    _polars_in_memory("Request.bind", "self.protection.limits(ask.query, self.groups)", "self.protection.limits(ask.query, 1)", "bounds are those of one group",
+    _polars_in_memory("Request.bind", "self.protection.drawn_limits(ask.query, self.groups)", "self.protection.drawn_limits(ask.query, 1)", "bounds are those of one group",
         "::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
     # --- Other limits of a frame
     _limits("PrivateFrame.with_limits", "self.protection.with_limits(**limits)", "self.protection",

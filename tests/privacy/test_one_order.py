@@ -89,7 +89,7 @@ def asked(name, loss, relation, sees=None, **bounds):
     protection = Protection(("p",), **all_bounds, neighboring_relation=relation)
     query = make(loss).query
     claim = query.under(protection.contributions(query, GROUPS), relation, GROUPS).claim
-    spec = Bounded(protection.limits(query, GROUPS), protection.counts_people(query), sees)
+    spec = Bounded(protection.drawn_limits(query, GROUPS), protection.counts_people(query), sees)
     return Answer(spec, adds, claim.mechanism, claim.rate, float(claim.cost(next(iter(loss)))))
 
 

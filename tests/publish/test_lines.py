@@ -96,7 +96,7 @@ def queries(unit):
         .scaled_to(epsilon=1, delta=1e-6),
     }  # fmt: skip
     for name, made in OF_FRAMES.items():
-        frame = ROWS.dp.protect("p") if name == "bounds" else private(max_groups=1)
+        frame = private(max_groups=1)
         found |= {f"{name} {n}": one for n, one in enumerate(made(frame, KEYS, "k", loss))}
     return found
 
@@ -126,7 +126,7 @@ def agree(query, explained=None, facts=None):
     assert len({row["output"] for row in rows}) == len(rows) >= len(asks)
     for row, one in zip(rows, facts, strict=True):
         assert one["error_95"] == row["error_95"]
-        assert (one["error_unit"], one["bounds"]) == (row["error_unit"], row["bounds"])
+        assert (one["error_unit"], one["limits"]) == (row["error_unit"], row["limits"])
         assert (one["mechanism"], one["selects"].startswith(row["selects"])) == (row["mechanism"], True)
         assert row["note"].startswith(one["note"])
         assert one["clipping"] is None or one["clipping"] in row["note"]

@@ -30,7 +30,7 @@ from dp_polars._publish.plan import (
     as_code,
     call,
     draft,
-    dropped_by_bounds,
+    dropped_by_limits,
     ends,
     field_of,
     laid_out,
@@ -130,7 +130,7 @@ def test_every_statistic_becomes_code_that_runs(tmp_path, wants_errors):
     # What the page guarantees is what the code asks: losses, errors, keys.
     asked = {}
     exec(drafted.code.split("shown =")[0].replace('"visits', f'"{tmp_path}/visits'), asked)
-    columns = ["output", "selects", "error_95", "epsilon", "rho", "bounds"]
+    columns = ["output", "selects", "error_95", "epsilon", "rho", "limits"]
     assert asked["query"].explain().select(columns).equals(drafted.query.explain().select(columns))
     assert f"shape: ({len(plan.statistics)}, 5)" in said
     # A second run is free: the ledger keeps the answers.
@@ -410,11 +410,11 @@ def test_code_of_a_value_is_that_value(value):
 
 
 def test_bounds_are_tried_on_synthetic_people():
-    frame = dropped_by_bounds(full(), people=300, rows_each=5, skew=1, max_groups=[1, 2], max_rows_per_group=[1, 50])
+    frame = dropped_by_limits(full(), people=300, rows_each=5, skew=1, max_groups=[1, 2], max_rows_per_group=[1, 50])
     assert frame["rows_dropped"].is_between(0, 1).all()
     assert frame.filter(max_groups=1, max_rows_per_group=1)["rows_dropped"].item() > 0.5
     with pytest.raises(ValueError, match="privacy_unit must be given"):
-        dropped_by_bounds(full(unit=None), people=3, rows_each=1, skew=0, max_groups=[1], max_rows_per_group=[1])
+        dropped_by_limits(full(unit=None), people=3, rows_each=1, skew=0, max_groups=[1], max_rows_per_group=[1])
 
 
 class Relative:

@@ -200,7 +200,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
         cells = {*call.inputs, *theirs.inputs}
         change = {cell: theirs.inputs.get(cell, 0) - call.inputs.get(cell, 0) for cell in cells}
         change = {cell: n for cell, n in change.items() if n}
-        people = ask.query.bounds_people and query._protection.counts_people(ask.query) if call.kind != "keys" else True
+        people = ask.query.limits_people and query._protection.counts_people(ask.query) if call.kind != "keys" else True
         in_range = times  # rows of one person whose changes add up in R
         if call.kind == "number":
             in_range = ask.query.range_of(case.relation, groups) / ask.query.range_of("add_or_remove_one", groups)

@@ -103,7 +103,7 @@ def test_bounds_count_as_for_people(bounds, groups):
     totals, people = (ask.query.claim for ask in query._asks)
     assert totals.contributions == people.contributions == Contributions(groups, 1)
     assert (totals.rate * 20, totals.score_range) == (people.rate, 20)
-    assert not query.explain()["bounds"].fill_null("").str.contains("max_rows_per_group").any()
+    assert not query.explain()["limits"].fill_null("").str.contains("max_rows_per_group").any()
 
 
 def test_explain_and_the_ledger_say_what_is_clipped():

@@ -57,7 +57,7 @@ class AlikeSpecs:
 
     @property
     def contributes(self) -> pl.Expr:
-        """Whether a row counts, but for bounds."""
+        """Whether a row counts, but for limits."""
         return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.specs[0].binning.size
 
     @property
