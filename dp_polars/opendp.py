@@ -26,6 +26,7 @@ from dp_polars._base.numbers import (
 from dp_polars._base.silence import silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
+from dp_polars._frames.publication import Publication, queries_of
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._mechanisms.racing import LAWS
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_measurement", "frame_domain", "make_private_query", "make_selection", "register", "then_selection"]
 
-_AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
+_AnyQuery: TypeAlias = "PrivateQuery | Publication | PrivateExpr"
 
 _domains: Any = require("opendp.domains", extra="opendp")
 _measurements: Any = require("opendp.measurements", extra="opendp")
@@ -132,8 +133,9 @@ def as_measurement(
     Parameters
     ----------
     query
-        A `PrivateQuery` that `dp_polars.protect(…)` made without data and without a budget of its own; or, on frames of
-        one row per person, a mode, median or quantile (`PrivateExpr`) without `contributions`, which may come or go.
+        A `PrivateQuery` that `dp_polars.protect(…)` made without data and without a budget of its own, or a publication
+        of such queries; or, on frames of one row per person, a mode, median or quantile (`PrivateExpr`) without
+        `contributions`, which may come or go.
     input_domain
         None: `frame_domain()`. Or the domain of an OpenDP context over a LazyFrame (`context.accountant.input_domain`;
         OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
@@ -145,7 +147,8 @@ def as_measurement(
     -------
     opendp.mod.Measurement
         From a LazyFrame or DataFrame to the DataFrame that `PrivateQuery.release` gives; of a cube to the count in
-        each cell, or of each table, where dimensions that it leaves out are null. The metric counts rows
+        each cell, or of each table, where dimensions that it leaves out are null; of a publication to a dict of these.
+        The metric counts rows
         (`symmetric_distance`, or `change_one_distance` under "replace_one"), or people where the query has a privacy
         unit (`symmetric_id_distance`, `change_one_id_distance`). The privacy map adds up what the outputs cost at that
         distance, exactly, and rounds up where no float64 is that number.
@@ -202,10 +205,11 @@ def make_private_query(
     """
     assert_features()
     private = _at_loss(_unbound(query), positive_loss("loss", loss))
-    metric = _metric(private)
+    metric, parts = _metric(private), queries_of(private)
+    asks = [ask for part in parts for ask in part._asks]
     if input_metric != metric:
         msg = (
-            f"input_metric must be {metric}, which is what {private._protection} means, got {input_metric}.\n\n"
+            f"input_metric must be {metric}, which is what {parts[0]._protection} means, got {input_metric}.\n\n"
             "Hint: unit_of(contributions=…) counts rows, with identifier=… people of that column, and changes=… is for "
             'neighboring_relation="replace_one".'
         )
@@ -216,19 +220,19 @@ def make_private_query(
     has_delta = private.delta > 0
     unit = private.loss.unit if output_measure is None else loss_unit(output_measure, has_delta=has_delta)
 
-    def release(frame: object) -> pl.DataFrame:
+    def release(frame: object) -> object:
         if not _is_frame(frame):
             msg = f"the data must be a LazyFrame or a DataFrame, got {kind_of_frame(frame)}"
             raise TypeError(msg)
         return private.release(frame)
 
     def cost(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim.cost(unit, distance) for ask in private._asks), Fraction(0))
+        return sum((ask.query.claim.cost(unit, distance) for ask in asks), Fraction(0))
 
     cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim.delta_of(distance) for ask in private._asks), Fraction(0))
+        return sum((ask.query.claim.delta_of(distance) for ask in asks), Fraction(0))
 
     measure = measure_of(unit, has_delta=has_delta)
     given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
@@ -335,7 +339,13 @@ def register() -> None:
             context.register(constructor)
 
 
-def _unbound(query: _AnyQuery) -> PrivateQuery:
+def _unbound(query: _AnyQuery) -> PrivateQuery | Publication:
+    if isinstance(query, Publication):
+        return Publication({name: _of_query(one) for name, one in query.queries.items()})
+    return _of_query(query)
+
+
+def _of_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
     if isinstance(query, PrivateQuery):
         if query._has_rows or query.budget is not None:
             msg = (
@@ -358,7 +368,7 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
             raise ValueError(msg)
         return query
     if not isinstance(query, PrivateExpr):
-        msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
+        msg = f"query must be a PrivateQuery, a publication or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
     asked = of_histogram(query.query, "query", "make_selection, after an OpenDP transformation that makes the scores.")
     if asked.claim.contributions.total != 1:
@@ -371,7 +381,7 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
     return protect(None).agg(query)
 
 
-def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
+def _at_loss(query: PrivateQuery | Publication, loss: Fraction) -> PrivateQuery | Publication:
     """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
     total = query.loss
     factor = _at_most_its_float(loss) / total.value
@@ -381,8 +391,13 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     def scaled(claim: Claim) -> Claim:
         return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
 
-    asks = [ask.with_claim(scaled(ask.query.claim)) for ask in query._asks]
-    return PrivateQuery(query._request.with_asks(asks), None, None)
+    def of_query(one: PrivateQuery) -> PrivateQuery:
+        asks = [ask.with_claim(scaled(ask.query.claim)) for ask in one._asks]
+        return PrivateQuery(one._request.with_asks(asks), None, None)
+
+    if isinstance(query, Publication):
+        return Publication({name: of_query(one) for name, one in query.queries.items()})
+    return of_query(query)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:
@@ -390,9 +405,9 @@ def _at_most_its_float(value: Fraction) -> Fraction:
     return min(value, Fraction(float(value)))
 
 
-def _metric(query: PrivateQuery) -> Metric:
-    relation = query._protection.neighboring_relation
-    unit = query._protection.unit or ()
+def _metric(query: PrivateQuery | Publication) -> Metric:
+    protection = queries_of(query)[0]._protection
+    relation, unit = protection.neighboring_relation, protection.unit or ()
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"
     metric: Metric = getattr(_metrics, f"{name}_id_distance" if unit else f"{name}_distance")(*unit)
     return metric

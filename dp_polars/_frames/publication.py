@@ -219,6 +219,10 @@ class Publication(OfAnswers):
         return [claim for query in self.queries.values() for claim in query._request.claims]
 
 
+def queries_of(query: PrivateQuery | Publication) -> list[PrivateQuery]:
+    return [*query.queries.values()] if isinstance(query, Publication) else [query]
+
+
 def release_with(
     engine_of: Callable[[AnyRequest[Asked], Any, str | None], Engine[ReleasedT]],
     query: PrivateQuery | Publication,

@@ -451,3 +451,34 @@ def test_what_made_a_table_is_looked_at_unless_protect_says_otherwise():
     assert taken(first).item() == 3
     with pytest.raises(OpenDPException, match="picks or fills by the place among all rows"):
         as_measurement(dpp.protect("p").agg(n=people))(first)
+
+
+def test_a_publication_is_one_measurement():
+    rows = pl.DataFrame({"p": [number // 2 for number in range(200)], "d": ["a", "b"] * 100})
+    private = dpp.protect("p", max_groups=1, max_rows_per_group=1)
+    by_d = private.group_by({"d": ["a", "b"]}).agg(rows=dpp.len(), people=dpp.n_people())
+    asked = dpp.publication(
+        by_d=by_d,
+        cube=private.cube({"d": ["a", "b"]}, tables=[("d",), ()]),
+        keys=private.keys("d"),
+        cut=by_d.n_rows_dropped(5),
+    ).scaled_to(epsilon=1, delta=1e-6)
+    measurement = as_measurement(asked)
+    assert as_measurement(asked, output_measure=approximate(zero_concentrated_divergence())).map(1) == measurement.map(
+        1
+    )
+    (loss, delta), claims = measurement.map(1), asked._claims()
+    assert loss == pytest.approx(float(asked.loss.value), rel=1e-9)
+    assert loss <= float(asked.loss.value)
+    assert delta <= float(asked.delta) == 5e-7
+    for distance in (2, 3):
+        of_each = sum(claim.cost("rho", distance) for claim in claims)
+        assert measurement.map(distance)[0] == pytest.approx(float(of_each), rel=1e-9)
+    released = measurement(rows)
+    assert [*released] == ["by_d", "cube", "keys", "cut"]
+    assert released["by_d"].columns == ["d", "rows", "people"]
+    assert released["cube"].columns == ["d", "count"]
+    with pytest.raises(ValueError, match="must have no data and no budget"):
+        as_measurement(dpp.publication(one=rows.dp.protect("p").agg(dpp.n_people(epsilon=1))))
+    with pytest.raises(TypeError, match="must not be of synthetic rows"):
+        as_measurement(dpp.publication(one=private.synthetic({"d": ["a", "b"]}, rho=1)))
