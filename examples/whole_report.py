@@ -11,13 +11,13 @@ import sys
 import tempfile
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import ibis
 import numpy as np
 import polars as pl
 
 import dp_polars as dpp
-from dp_polars import plot
 
 # From public knowledge, never from the rows.
 REGIONS = ["North", "East", "South", "West"]
@@ -30,8 +30,7 @@ DIAGNOSES = ["asthma", "diabetes", "flu", "fracture", "heart", "migraine", "pneu
 def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
     """Return made-up stays: most people have one or two, some have many."""
     rng = np.random.default_rng(seed)
-    each = np.minimum(rng.zipf(2.2, people), 60)
-    person = np.repeat(np.arange(people), each)
+    person = np.repeat(np.arange(people), np.minimum(rng.zipf(2.2, people), 60))
     n, home, age = len(person), rng.integers(0, 12, people)[person], rng.integers(0, 4, people)[person]
     hospital = np.where(rng.random(n) < 0.9, home, rng.integers(0, 12, n))
     diagnosis = (age * 2 + rng.zipf(1.7, n)) % len(DIAGNOSES)
@@ -52,58 +51,81 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
 
 
 def report(private: dpp.PrivateFrame) -> dpp.Publication:
-    """Ask ten questions."""
-    once = private.with_limits(max_groups=1, max_rows_per_group=1)  # a person counts in one cell, or at one referrer
+    """Ask ten questions. None has a loss of its own: `scaled_to` shares one guarantee over all of them."""
+    once = private.with_limits(max_groups=1, max_rows_per_group=1)  # a person counts in one cell, and for one referrer
     by_hospital = private.group_by({"hospital": HOSPITALS}).agg(
-        people=dpp.n_people(),
-        days=dpp.quantile("days", [0.25, 0.5, 0.75, 0.9], range(1, 61)),  # 1. quantiles by hospital
-        mean_days=dpp.mean("days", 0, 30),  # 2. the mean length of stay
-        readmitted=dpp.share(pl.col("readmitted")),  # 3. the share that came back
+        mean=dpp.mean("days", 0, 30),  # 1. how long a stay is
+        quantiles=dpp.quantile("days", [0.25, 0.5, 0.75], range(1, 61), loss_weight=3),  # 2. and its quantiles
+        readmitted=dpp.share(pl.col("readmitted")),  # 3. how many come back
     )
     return dpp.publication(
-        # 4. people by region and month
+        # 4. how many people there are by region and month
         people=private.group_by({"region": REGIONS, "month": MONTHS}).agg(people=dpp.n_people()),
         # 5. the most common diagnosis by region and age
         diagnosis=private.group_by({"region": REGIONS, "age": AGES}).agg(
             people=dpp.n_people(), diagnosis=dpp.mode("diagnosis", DIAGNOSES)
         ),
         by_hospital=by_hospital,
-        # 6. the five most common diagnoses, 7. the total cost
-        all=private.agg(
-            top=dpp.top_k("diagnosis", 5, DIAGNOSES),
-            cost=dpp.sum("cost", 0, 20_000, step=1, loss_weight=3),
+        # 6. the five most common diagnoses; 7. the total cost
+        in_all=private.agg(
+            top=dpp.top_k("diagnosis", 5, DIAGNOSES), cost=dpp.sum("cost", 0, 20_000, step=1, loss_weight=3)
         ),
-        # 8. a cross table that agrees with its sums
+        # 8. a cross table that agrees with its margins
         cross=once.cube({"region": REGIONS, "age": AGES}, tables=[("region",), ("age",), ("region", "age")]),
         # 9. a trend
-        trend=private.group_by({"month": MONTHS}).agg(stays=dpp.len(), days=dpp.mean("days", 0, 30)),
+        trend=private.group_by({"month": MONTHS}).agg(stays=dpp.len()),
         # 10. referrers that nobody listed
         referrers=once.keys("referrer", with_counts=True),
-        # and how many stays do not count because of the limits
+        # and how many stays of hospitals do not count because of the limits
         dropped=by_hospital.n_rows_dropped(10),
     )
 
 
-def main(folder: Path) -> None:
-    rows = stays()
-    limits = {"max_groups": 4, "max_rows_per_group": 2}
-    budget = dpp.Budget(epsilon=1, delta=1e-6, path=folder / "stays.db", name="stays")
-    asked = report(rows.dp.protect("patient", budget=budget, **limits)).scaled_to()
+LIMITS = {"max_groups": 4, "max_rows_per_group": 2}
+TITLES = {
+    "people": "People by region and month",
+    "diagnosis": "The most common diagnosis",
+    "by_hospital": "Stays by hospital",
+    "in_all": "All hospitals together",
+    "cross: count by region, age": "People by region and age",
+    "trend": "Stays by month",
+    "referrers": "Who refers",
+    "dropped": "Stays that do not count",
+}
+
+
+def in_polars(rows: pl.DataFrame, folder: Path) -> tuple[dpp.Publication, dict[str, Any]]:
+    """Release the report once, by one charge that takes all of the budget, and write its page and its statement."""
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=folder / "stays.db", name="stays of 2025")
+    asked = report(rows.dp.protect("patient", budget=budget, **LIMITS)).scaled_to()
     print(asked.explain())
     released = asked.release(intervals=True)
+    about = {"name": "Hospital stays in 2025", "units": {"mean": "days", "quantiles": "days", "cost": "€"}}
+    page = dpp.report(released, asked, folder / "stays.html", titles=TITLES, **about)
+    (folder / "statement.md").write_text(asked.statement(name=about["name"]).to_markdown())
+    print(budget, f"The page: {page}", sep="\n")
+    return asked, released
+
+
+def in_duckdb(rows: pl.DataFrame) -> dict[str, Any]:
+    """Release the same report from a table of DuckDB."""
+    table = ibis.duckdb.connect().create_table("stays", rows.to_arrow())
+    asked = report(dpp.protect("patient", **LIMITS)).scaled_to(epsilon=1, delta=1e-6)
+    return dpp.sql.release(asked, table, budget=dpp.Budget(epsilon=1, delta=1e-6, name="in DuckDB"), intervals=True)
+
+
+def main(folder: Path) -> None:
+    rows = stays()
+    asked, released = in_polars(rows, folder)
     for name, answer in released.items():
         print(name, answer, sep="\n")
-    page = dpp.report(
-        released, asked, folder / "stays.html", name="Hospital stays in 2025", units={"days": "days", "cost": "€"}
-    )
-    (folder / "statement.md").write_text(asked.statement(name="Hospital stays in 2025").to_markdown())
+    print("In DuckDB:", *in_duckdb(rows).values(), sep="\n")
+    try:
+        from dp_polars import plot
+    except ImportError:
+        return
     plot.answers(released["by_hospital"], asked.queries["by_hospital"]).save(folder / "hospitals.svg")
-    print(f"The page: {page}", budget, sep="\n")
-
-    table = ibis.duckdb.connect().create_table("stays", rows.to_arrow())
-    other = report(dpp.protect("patient", **limits)).scaled_to(epsilon=1, delta=1e-6)
-    answers = dpp.sql.release(other, table, budget=dpp.Budget(epsilon=1, delta=1e-6, name="in DuckDB"))
-    print("In DuckDB:", answers["cross"], answers["all"], sep="\n")
+    print(f"A figure: {folder / 'hospitals.svg'}")
 
 
 if __name__ == "__main__":

@@ -647,8 +647,9 @@ class Explained(pl.DataFrame):
         cells = [[_cell(row, name) for name in headers] for row in rows]
         widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
         lines = [_line(row, widths) for row in (headers, ["─" * width for width in widths], *cells)]
-        names = [": ".join(_cell(row, name) for name in (*several, "output")) for row in rows]
-        for of, note in _notes_of(names, [str(row["note"]) for row in rows]):
+        names = [(_cell(row, "query") if several else "", _cell(row, "output")) for row in rows]
+        for places, note in _notes_of([str(row["note"]) for row in rows]):
+            of = _named(names, places)
             text = f"{of}: {note}" if of else note
             lines += ["", *wrap(text, _WIDTH, subsequent_indent="  " if of else "", break_long_words=False)]
         return "\n".join([*lines, "", f"All {self.width} columns: .columns; this is a DataFrame."])
@@ -663,22 +664,38 @@ class Explained(pl.DataFrame):
         return f"<pre>{html.escape(text)}</pre>"
 
 
-def _notes_of(names: Sequence[str], notes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is noted of the release, of each output, and then, once, of several; a note is made of sentences."""
-    said: dict[str, list[str]] = {}
+def _notes_of(notes: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield what is noted of the release, of each output, and then, once, of several; a note is made of sentences.
+
+    Outputs are said by their places; none of them: the release.
+    """
+    said: dict[str, list[int]] = {}
     of_all = list[str]()
-    for name, note in zip(names, notes, strict=True):
+    for place, note in enumerate(notes):
         for sentence in dict.fromkeys(_SENTENCES.split(note)):
             if sentence.startswith(_OF_ALL):
                 of_all.append(sentence)
             else:
-                said.setdefault(sentence, []).append(name)
+                said.setdefault(sentence, []).append(place)
     if of_all:
-        yield "", " ".join(of_all)
-    by_names: dict[tuple[str, ...], list[str]] = {(name,): [] for name in names}
+        yield (), " ".join(of_all)
+    by_places: dict[tuple[int, ...], list[str]] = {(place,): [] for place in range(len(notes))}
     for sentence, of in said.items():
-        by_names.setdefault(tuple(of), []).append(sentence)
-    yield from ((", ".join(of), " ".join(sentences)) for of, sentences in by_names.items() if sentences)
+        by_places.setdefault(tuple(of), []).append(sentence)
+    yield from ((of, " ".join(sentences)) for of, sentences in by_places.items() if sentences)
+
+
+def _named(names: Sequence[tuple[str, str]], places: Sequence[int]) -> str:
+    """Return what outputs are called, each under its query; a query alone where all of its outputs are meant."""
+    every, found = dict[str, list[str]](), dict[str, list[str]]()
+    for place, (query, output) in enumerate(names):
+        every.setdefault(query, []).append(output)
+        if place in places:
+            found.setdefault(query, []).append(output)
+    return "; ".join(
+        query if query and outputs == every[query] else ": ".join(filter(None, [query, ", ".join(outputs)]))
+        for query, outputs in found.items()
+    )
 
 
 def _line(cells: Sequence[str], widths: list[int]) -> str:

@@ -158,3 +158,30 @@ def test_the_numbers_of_the_report(example, flights):
     table = example["table"](released)
     assert table["flights"][0].startswith(f"{released['flights'][0]} ({released['flights_low'][0]} to ")
     assert table.columns == ["origin", "flights", "planes", "delay", "air_time", "carriers", "most_miles"]
+
+
+@pytest.mark.slow
+def test_the_whole_report_keeps_one_guarantee_on_polars_and_duckdb(tmp_path, capsys):
+    need("ibis")
+    path = ROOT / "examples" / "whole_report.py"
+    lines = [node for node in ast.parse(path.read_text()).body if getattr(node, "name", "") == "report"]
+    assert len(range(lines[0].lineno, lines[0].end_lineno + 1)) <= 40
+    example = runpy.run_path(str(path))
+    rows = example["stays"](5000)
+    asked, released = example["in_polars"](rows, tmp_path)
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "stays.db")
+    assert (budget.remaining, budget.remaining_delta) == (0, 0)
+    assert budget.log()["when"].n_unique() == 1
+    page = (tmp_path / "stays.html").read_text().replace("\xa0", " ")
+    assert "differential privacy with ε = 1 and δ = 0.000001." in page
+    for title in example["TITLES"].values():
+        assert f"<h2>{title}</h2>" in page
+    assert "keeps the guarantee of ε = 1 and δ = 0.000001" in (tmp_path / "statement.md").read_text()
+    there = example["in_duckdb"](rows)
+    assert [*there] == [*released] == [*asked.queries]
+    for name, one in released.items():
+        assert type(there[name]) is type(one)
+    cross = released["cross"].counts(by=["region", "age"])
+    by_region = released["cross"].counts(by="region")["count"].to_list()
+    assert cross.group_by("region", maintain_order=True).agg(pl.col("count").sum())["count"].to_list() == by_region
+    assert "in all, the unit is rho" in capsys.readouterr().out
