@@ -124,7 +124,7 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     assert "none yet" in unasked
     of_many = str(dpp.publication(one=query, two=query).explain())
     assert re.search(r"\none +n  ", of_many)
-    assert "\none: top, two: top: " in of_many
+    assert "\none: top; two: top: " in of_many
     keys = str(dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6).explain())
     assert keys.splitlines()[0].endswith("epsilon  delta")
     assert keys.splitlines()[2].endswith("1        0.000001")
