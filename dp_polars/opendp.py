@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.claims import Claim, check_mechanism, claim_of_choice
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Unit
 from dp_polars._base.column_types import shown
@@ -232,7 +232,7 @@ def make_private_query(
     cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim.delta_of(distance) for ask in asks), Fraction(0))
+        return sum((ask.query.claim._delta_of(distance) for ask in asks), Fraction(0))
 
     measure = measure_of(unit, has_delta=has_delta)
     given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
@@ -298,7 +298,7 @@ def make_selection(
     is_monotonic = input_metric == _metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
     score_range = Fraction(1 if is_monotonic else 2)
     loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, ONE_RELEASE), unit)
-    claim = Claim.of(loss, mechanism, score_range, ONE_RELEASE, None)  # of rate 1/scale
+    claim = claim_of_choice(loss, mechanism, score_range, ONE_RELEASE, None)  # of rate 1/scale
     # NumPy's own guess of a type would round large integers.
     dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max

@@ -317,7 +317,7 @@ class Budget:
         return unit, loss
 
     def _takes(self, claim: Claim) -> bool:
-        return claim.has_epsilon or self.unit == "rho" or self._guarantee is not None
+        return claim._has_epsilon or self.unit == "rho" or self._guarantee is not None
 
     def _left(self) -> Cost:
         return self._account.left(self._in_ledger(lambda _, head: _spent(head)))

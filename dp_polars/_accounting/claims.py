@@ -93,13 +93,6 @@ class _HowReplaced(TypedDict):
     levels: tuple[Fraction, ...]
 
 
-# What users read of a claim.
-_PUBLIC = (
-    *("contributions", "cost", "delta", "loss"),
-    *("mechanism", "neighboring_relation", "rate", "score_range"),
-)
-
-
 @dataclass(frozen=True)
 class Claim:
     """What one release guarantees to one person, and the rate at which the guarantee holds.
@@ -146,48 +139,47 @@ class Claim:
     score_range: Fraction
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
-    # From here on, what the package needs of a claim, and no user: `__dir__` leaves it out.
     # How many draws share the loss equally, each of them at `rate`: two for a mean, k for the top k in rounds; for a
     # list of quantiles the levels of its tree, each of which draws once from every row.
-    draws: int = field(default=1, kw_only=True)
+    _draws: int = field(default=1, kw_only=True)
     # Under "replace_one": R where the row that goes and the one that comes are in one group, as a part of
     # `score_range`. From 1/2, where one row alone moves a number as far, to 1. For a number with several draws, what
     # all of them cost together (`docs/proofs/spreads.md`, Theorem 5).
-    same_group: Fraction = field(default=costs.ALL, kw_only=True)
+    _same_group: Fraction = field(default=costs.ALL, kw_only=True)
     # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
     # people must meet. None: not known.
-    groups: int | None = field(default=None, kw_only=True)
+    _groups: int | None = field(default=None, kw_only=True)
     # For a list of quantiles under "replace_one": `same_group` of each of its draws. Empty: 1 of each.
-    levels: tuple[Fraction, ...] = field(default=(), kw_only=True)
+    _levels: tuple[Fraction, ...] = field(default=(), kw_only=True)
     # Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together cost
     # most: 1 of anything else.
-    attained: Fraction = field(default=costs.ALL, kw_only=True)
+    _attained: Fraction = field(default=costs.ALL, kw_only=True)
     # Whether a choice is released with its gap, or the first above a threshold with its own. That changes nothing in
     # epsilon. In rho it is charged as whatever has the same epsilon.
-    gap: bool = field(default=False, kw_only=True)
+    _gap: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
     # Where no loss is said yet: which part of a guarantee it is to be, with other outputs. Then `loss` only says a
     # unit, there is no cost, and the rate is 0: whatever were drawn at it would say nothing of the rows. None: `loss`
     # is the loss.
-    share: Fraction | None = field(default=None, kw_only=True)
+    _loss_weight: Fraction | None = field(default=None, kw_only=True)
     # Whether the mechanism was requested by name. Otherwise the unit of the loss chooses it.
-    is_asked: bool = field(default=False, kw_only=True, compare=False)
+    _is_asked: bool = field(default=False, kw_only=True, compare=False)
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
         one_of("mechanism", self.mechanism, tuple(costs.PROOFS))
-        if not self.has_epsilon and self.loss.unit == "epsilon":
+        if not self._has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
-        if self._kind == "keys" and self.has_epsilon and self.loss.unit == "rho":
+        if self._kind == "keys" and self._has_epsilon and self.loss.unit == "rho":
             msg = (
                 f"{self.mechanism.replace('_', ' ')} must have its loss in epsilon, got rho.\n\n"
                 'Hint: by rho, keys are shown by "discrete_gaussian_threshold".'
             )
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
-        positive_int("draws", self.draws)
-        if self.gap and self._kind not in ("choice", "threshold"):
+        positive_int("draws", self._draws)
+        if self._gap and self._kind not in ("choice", "threshold"):
             msg = f"a gap must be that of a choice, got the mechanism {self.mechanism!r}."
             raise ValueError(msg)
         if self.neighboring_relation is not None:
@@ -195,61 +187,59 @@ class Claim:
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
         self._check_same_group()
-        if not 0 < self.attained <= (1 if self.has_epsilon or self._kind != "number" else self.attained):
-            msg = f"attained must be 1, or of a discrete Gaussian above 0, got {show(self.attained)}."
+        if not 0 < self._attained <= (1 if self._has_epsilon or self._kind != "number" else self._attained):
+            msg = f"attained must be 1, or of a discrete Gaussian above 0, got {show(self._attained)}."
             raise ValueError(msg)
-        paid = Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss)
+        paid = Fraction(0) if self._is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss)
         object.__setattr__(self, "rate", paid)
 
-    def __dir__(self) -> list[str]:
-        """List what is public, for completion."""
-        return [*_PUBLIC, *(name for name in super().__dir__() if name.startswith("_"))]
-
     def __str__(self) -> str:
-        if self.share is not None:
-            return "no loss yet" if self.share == 1 else f"no loss yet, loss_weight={show(self.share)}"
+        if self._loss_weight is not None:
+            return "no loss yet" if self._loss_weight == 1 else f"no loss yet, loss_weight={show(self._loss_weight)}"
         return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
 
     @property
-    def is_open(self) -> bool:
-        return self.share is not None
+    def _is_open(self) -> bool:
+        return self._loss_weight is not None
 
     def _paid_x(self, loss: Loss) -> Fraction:
         """Return the largest rate times range of each draw that a loss pays for."""
-        paid = loss.value / self.attained
-        return costs.scaled_rate(loss.unit, self.charged_as, paid, self._spread(), **self._replaced)
+        paid = loss.value / self._attained
+        return costs.scaled_rate(loss.unit, self._charged_as, paid, self._spread(), **self._replaced)
 
-    def rate_in(self, step: Fraction | int) -> Fraction:
+    def _rate_in(self, step: Fraction | int) -> Fraction:
         """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
         return min(self.rate * step, _LARGEST_RATE)
 
     @property
-    def loss_units(self) -> tuple[Unit, ...]:
+    def _loss_units(self) -> tuple[Unit, ...]:
         """In which units the same may be requested: a gap, or the first above a threshold, in epsilon alone.
 
         Gaussian noise that was requested by name stays in rho.
         """
-        if self.gap or self._kind == "threshold":
+        if self._gap or self._kind == "threshold":
             return ("epsilon",)
-        return ("rho",) if self.is_asked and not self.has_epsilon else ("epsilon", "rho")
+        return ("rho",) if self._is_asked and not self._has_epsilon else ("epsilon", "rho")
 
-    def in_unit(self, unit: Unit) -> Claim:
+    def _in_unit(self, unit: Unit) -> Claim:
         """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was requested.
 
         What exists in the other unit alone stays as it is.
         """
-        if unit == self.loss.unit or unit not in self.loss_units:
+        if unit == self.loss.unit or unit not in self._loss_units:
             return self
-        mechanism = self.mechanism if self.is_asked else check_mechanism(self._kind, None, unit)
+        mechanism = self.mechanism if self._is_asked else check_mechanism(self._kind, None, unit)
         return replace(self, loss=replace(self.loss, unit=unit), mechanism=mechanism)
 
-    def at_cost(self, loss: Loss) -> Claim:
+    def _at_cost(self, loss: Loss) -> Claim:
         """Return the claim with the largest loss, in its own unit, that costs at most this."""
         if self.loss.unit == loss.unit:
-            return replace(self, loss=loss, share=None)
-        if not self.has_epsilon:
+            return replace(self, loss=loss, _loss_weight=None)
+        if not self._has_epsilon:
             raise ValueError(_NO_EPSILON)
-        return replace(self, loss=Loss(self._cost_of(self.loss.unit, self._paid_x(loss)), self.loss.unit), share=None)
+        return replace(
+            self, loss=Loss(self._cost_of(self.loss.unit, self._paid_x(loss)), self.loss.unit), _loss_weight=None
+        )
 
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there.
@@ -261,90 +251,58 @@ class Claim:
                 msg = f"delta must be 0 for {self.mechanism!r}, which spends none, got {show(self.delta)}."
                 raise ValueError(msg)
             return
-        if not self.delta > 0 and not self.is_open:
+        if not self.delta > 0 and not self._is_open:
             msg = (
                 f"delta must be greater than 0 for {self.mechanism!r}, got 0.\n\n"
                 "Hint: a key of one person is shown with probability at most delta. Far below one over the number of "
                 "people is usual, such as delta=1e-8."
             )
             raise ValueError(msg)
-        if self.contributions.per_group != 1 or self.draws != 1:
-            msg = f"keys must count every person once, by one draw, got {self.contributions} and draws={self.draws}."
+        if self.contributions.per_group != 1 or self._draws != 1:
+            msg = f"keys must count every person once, by one draw, got {self.contributions} and draws={self._draws}."
             raise ValueError(msg)
 
     @property
-    def needs_delta(self) -> bool:
+    def _needs_delta(self) -> bool:
         """Whether it is to get a delta together with its loss."""
         return self._kind == "keys" and not self.delta
 
     def _check_same_group(self) -> None:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
-        is_proved = self.neighboring_relation == "replace_one" and self._kind in ("choice", "number") and not self.gap
+        is_proved = self.neighboring_relation == "replace_one" and self._kind in ("choice", "number") and not self._gap
         least = costs.HALF if is_proved else costs.ALL
-        if self.levels and (len(self.levels) != self.draws or self._kind != "choice"):
-            msg = f"levels must be those of the {self.draws} draws of a choice, got {len(self.levels)}."
+        if self._levels and (len(self._levels) != self._draws or self._kind != "choice"):
+            msg = f"levels must be those of the {self._draws} draws of a choice, got {len(self._levels)}."
             raise ValueError(msg)
-        if not all(least <= one <= costs.ALL for one in (self.same_group, *self.levels)):
+        if not all(least <= one <= costs.ALL for one in (self._same_group, *self._levels)):
             msg = (
                 'same_group must be 1, or under "replace_one" from 1/2 on for a number, or a choice without its gap, '
-                f"got {show(self.same_group)}."
+                f"got {show(self._same_group)}."
             )
             raise ValueError(msg)
-        if self.groups is not None:
-            positive_int("groups", self.groups)
-            if self.groups * self.contributions.per_group < self.contributions.total:
-                msg = f"groups must be at least as many as {self.contributions} can fill, got {self.groups}."
+        if self._groups is not None:
+            positive_int("groups", self._groups)
+            if self._groups * self.contributions.per_group < self.contributions.total:
+                msg = f"groups must be at least as many as {self.contributions} can fill, got {self._groups}."
                 raise ValueError(msg)
-
-    @classmethod
-    def of(
-        cls,
-        loss: Loss,
-        mechanism: str | None,
-        score_range: Fraction,
-        contributions: Contributions,
-        neighboring_relation: NeighboringRelation | None,
-        same_group: Fraction = costs.ALL,
-    ) -> Claim:
-        chosen = check_mechanism("choice", mechanism, loss.unit)
-        return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
-
-    @classmethod
-    def on(cls, terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Claim:
-        """Return the claim of a statistic whose range is not known yet, with one for which every loss has a rate.
-
-        `HistogramQuery.on` puts the statistic's own range in its place.
-        """
-        chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
-        return cls(
-            *(terms.loss, chosen, terms.loss.value, terms.contributions, USUAL_RELATION),
-            draws=draws,
-            share=terms.share,
-            is_asked=terms.mechanism is not None,
-        )
-
-    @classmethod
-    def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
-        """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
-        return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
     @property
     def _kind(self) -> costs.MechanismKind:
         return costs.PROOFS[self.mechanism].kind
 
     @property
-    def has_epsilon(self) -> bool:
+    def _has_epsilon(self) -> bool:
         """Whether the release has a loss in epsilon (in addition to its delta): a Gaussian has none."""
         return costs.PROOFS[self.mechanism].curve.is_pure
 
     @property
-    def charged_as(self) -> Mechanism:
+    def _charged_as(self) -> Mechanism:
         """The mechanism whose cost in rho this release has.
 
         The curves of both choices hold for the choice alone. With its gap, all that is known is the pure loss; what
         loses most in rho at that is randomized response, as which discrete Laplace noise is charged.
         """
-        return "discrete_laplace" if self.gap else self.mechanism
+        return "discrete_laplace" if self._gap else self.mechanism
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never less than they do.
@@ -353,9 +311,9 @@ class Claim:
         Gaussian is requested its epsilon. Keys spend `delta` in addition: partition selection that is (epsilon,
         delta)-DP is, in rho, delta-approximately zero-concentrated.
         """
-        if self.is_open:
+        if self._is_open:
             raise ValueError(NO_LOSS)
-        if unit == "epsilon" and not self.has_epsilon:
+        if unit == "epsilon" and not self._has_epsilon:
             raise ValueError(_NO_EPSILON)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
@@ -363,25 +321,25 @@ class Claim:
 
     def _cost_of(self, unit: Unit, x: Fraction, distance: int | Fraction = 1) -> Fraction:
         """Return what all draws cost at a rate times range, of which `distance` is a factor."""
-        unattained = costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), **self._replaced)
-        return self.attained * unattained
+        unattained = costs.scaled_cost(unit, self._charged_as, x, self._spread(distance), **self._replaced)
+        return self._attained * unattained
 
     @property
-    def squares(self) -> Fraction:
+    def _squares(self) -> Fraction:
         """The largest sum of squares of all moves that one person makes, as a discrete Gaussian is charged for it."""
         return 2 * self._cost_of("rho", self.score_range)
 
     @property
-    def moves(self) -> list[tuple[Fraction, int | Fraction]]:
+    def _moves(self) -> list[tuple[Fraction, int | Fraction]]:
         """How far Gaussians move over the deviation of their noise, and how many do so: they dominate all draws.
 
         `docs/proofs/spreads.md`, Theorem 6. How many need not be whole: the sum of squares alone matters. People count
         in real parts: all squares are taken to be those of the longest moves, for which noise must be widened most.
         """
-        x, spread, times = self.rate * self.score_range, self.contributions, self.draws * self.attained
-        if self.same_group < costs.ALL:
-            replaced = costs.Replaced(x / 2, x * (self.same_group - costs.HALF), spread, self.groups)
-            if self.draws == 1:  # no group moves further than all that both people may have there
+        x, spread, times = self.rate * self.score_range, self.contributions, self._draws * self._attained
+        if self._same_group < costs.ALL:
+            replaced = costs.Replaced(x / 2, x * (self._same_group - costs.HALF), spread, self._groups)
+            if self._draws == 1:  # no group moves further than all that both people may have there
                 longest = (replaced.a + replaced.b) * spread.per_group
                 return [(longest, times * replaced.squares(1) / longest**2)]
             times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
@@ -389,7 +347,7 @@ class Claim:
 
     @property
     def _replaced(self) -> _HowReplaced:
-        return {"same_group": self.same_group, "groups": self.groups, "draws": self.draws, "levels": self.levels}
+        return {"same_group": self._same_group, "groups": self._groups, "draws": self._draws, "levels": self._levels}
 
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
         """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.
@@ -402,19 +360,50 @@ class Claim:
         several = spread.per_group > 1 or distance > 1
         return Contributions(spread.total, spread.total) if is_one_way and several else spread
 
-    def delta_of(self, distance: int | Fraction = 1) -> Fraction:
+    def _delta_of(self, distance: int | Fraction = 1) -> Fraction:
         """Return the delta of `distance` people together, which comes on top of what they lose: never below the truth.
 
         `docs/proofs/keys.md`, Theorem 4. Nothing is known of a Gaussian threshold beyond one person: 1.
         """
         if self.delta == 0 or distance <= 1:
             return self.delta if distance > 0 else Fraction(0)
-        if not self.has_epsilon:
+        if not self._has_epsilon:
             return Fraction(1)
         x, people = self.rate * self.score_range, math.ceil(distance)
         with precision(costs.BITS + 2 * max(0, costs.floor_log2(1 / x)) + 32):
             growth = ball(people * x).expm1() / ball(x).expm1()
             return min(Fraction(1), costs.round_up(upper(-(-ball(self.delta)).log1p() * growth)))
+
+
+def claim_of_choice(
+    loss: Loss,
+    mechanism: str | None,
+    score_range: Fraction,
+    contributions: Contributions,
+    neighboring_relation: NeighboringRelation | None,
+    same_group: Fraction = costs.ALL,
+) -> Claim:
+    chosen = check_mechanism("choice", mechanism, loss.unit)
+    return Claim(loss, chosen, score_range, contributions, neighboring_relation, _same_group=same_group)
+
+
+def claim_on(terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Claim:
+    """Return the claim of a statistic whose range is not known yet, with one for which every loss has a rate.
+
+    `HistogramQuery.on` puts the statistic's own range in its place.
+    """
+    chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
+    return Claim(
+        *(terms.loss, chosen, terms.loss.value, terms.contributions, USUAL_RELATION),
+        _draws=draws,
+        _loss_weight=terms.loss_weight,
+        _is_asked=terms.mechanism is not None,
+    )
+
+
+def claim_for_scores(loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
+    """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
+    return claim_of_choice(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
 
 def check_rate(rate: Fraction, loss: Loss) -> Fraction:
@@ -452,7 +441,7 @@ def _epsilon_at(loss: Loss, claims: Sequence[Claim], delta: Fraction = _DELTA) -
     epsilon = costs.epsilon_at(loss.unit, loss.value, delta, delta_of(claims))
     if any(claim.mechanism != "discrete_gaussian" for claim in claims):
         return epsilon
-    shift = gaussians.shift_of(move for claim in claims for move in claim.moves)
+    shift = gaussians.shift_of(move for claim in claims for move in claim._moves)
     least = None if shift is None else gaussians.epsilon_of(shift, delta)
     return epsilon if least is None else min(epsilon, float_up(least))
 
@@ -487,7 +476,7 @@ def scaled_claims(claims: Sequence[tuple[str, Claim]], target: Loss) -> list[Cla
     another unit and so no factor may cost that sum exactly.
     """
     for name, claim in claims:
-        if target.unit == "epsilon" and not claim.has_epsilon:
+        if target.unit == "epsilon" and not claim._has_epsilon:
             msg = (
                 f"scaled_to must be given rho, got epsilon: output {name!r} has discrete Gaussian noise, which has no "
                 "loss in epsilon.\n\n"
@@ -529,7 +518,7 @@ def _in_other_unit(claims: Sequence[Claim]) -> Loss:
 
 
 def _is_pure(claims: Sequence[Claim]) -> bool:
-    return all(claim.has_epsilon for claim in claims)
+    return all(claim._has_epsilon for claim in claims)
 
 
 def delta_of(claims: Sequence[Claim]) -> Fraction:

@@ -74,7 +74,7 @@ class Guarantee:
         """Return whether discrete Gaussians keep all of the guarantee if nothing else is ever released."""
         if any(claim.mechanism != "discrete_gaussian" for claim in claims):
             return False
-        shift = gaussians.shift_of(move for claim in claims for move in claim.moves)
+        shift = gaussians.shift_of(move for claim in claims for move in claim._moves)
         return shift is not None and gaussians.delta_of(shift, self.epsilon) <= self.delta_of_whole
 
     @property
@@ -104,7 +104,7 @@ class Guarantee:
         return text if is_half or not self.is_said else f"{text}, keys_delta={argument(self.keys_delta)}"
 
     def cost(self, claim: Claim) -> Cost:
-        loss, rho = claim.cost("epsilon") if claim.has_epsilon else None, claim.cost("rho")
+        loss, rho = claim.cost("epsilon") if claim._has_epsilon else None, claim.cost("rho")
         return Cost(loss, self.order * rho if loss is None else min(loss, self.order * rho), claim.delta)
 
     def written(self, claim: Claim) -> tuple[Unit, Fraction, Fraction | None]:

@@ -157,7 +157,7 @@ class Terms:
     within: Within | None = None
     # Which part of a guarantee the output takes, with others: then `loss` only says a unit in which it may be. None:
     # the loss was given, or follows from `within`.
-    share: Fraction | None = None
+    loss_weight: Fraction | None = None
 
     @classmethod
     def of(
@@ -184,7 +184,7 @@ class Terms:
             raise TypeError(msg)
         # A Gaussian has no epsilon.
         unit: Unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
-        accuracy = share = None
+        accuracy = weight = None
         if within is not None:
             loss, accuracy = Loss(Fraction(LARGEST), unit), Within(as_fraction("within", within), rows)
         elif rows is not None:
@@ -194,12 +194,12 @@ class Terms:
             )
             raise TypeError(msg)
         elif epsilon is None and rho is None:
-            share = positive_fraction("loss_weight", 1 if loss_weight is None else loss_weight)
+            weight = positive_fraction("loss_weight", 1 if loss_weight is None else loss_weight)
             loss = Loss(Fraction(1), unit)
         else:
             loss = Loss.of(epsilon=epsilon, rho=rho)
         terms = cls.at(loss, contributions, mechanism)
-        return replace(terms, within=accuracy, share=share)
+        return replace(terms, within=accuracy, loss_weight=weight)
 
     @classmethod
     def at(

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, range_of
+from dp_polars._accounting.claims import claim_for_scores, claim_on, range_of
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given, one_of, positive_fraction
@@ -105,15 +105,15 @@ def _best(
                 "others, in units of both sensitivities, and may rise or fall whichever way the rows' own scores move."
             )
             raise ValueError(msg)
-        claim = Claim.for_scores(loss, mechanism, 1, monotonic=False)
-        if claim_with_gap(claim, gap=gap).gap or gap_step is not None:
+        claim = claim_for_scores(loss, mechanism, 1, monotonic=False)
+        if claim_with_gap(claim, gap=gap)._gap or gap_step is not None:
             msg = (
                 "gap and gap_step must be left out where sensitivity is a column: what is ahead then is no score of a "
                 "row, but its distance to the others in units of their sensitivities."
             )
             raise ValueError(msg)
         return as_expression(ArgMaxOfOwn(claim, lowest), column, sensitivity)
-    claim = claim_with_gap(Claim.for_scores(loss, mechanism, sensitivity, monotonic), gap=gap)
+    claim = claim_with_gap(claim_for_scores(loss, mechanism, sensitivity, monotonic), gap=gap)
     if gap_step is None:
         return as_expression(ArgMax(claim, lowest), column)
     if not gap:
@@ -164,7 +164,7 @@ def first_above(
     query = FirstAbove(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),
-        claim_with_gap(Claim.on(terms, "threshold"), gap=gap),
+        claim_with_gap(claim_on(terms, "threshold"), gap=gap),
         one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people",
     )
     return on_terms(query, terms, column)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, mechanisms_of
+from dp_polars._accounting.claims import claim_on, mechanisms_of
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, one_of, positive_int
@@ -127,7 +127,7 @@ def mode(
     weighed = WeightedCounts.of(counts)
     query = Mode(
         Categories.of(candidates),
-        claim_with_gap(Claim.on(terms, "choice"), gap=gap),
+        claim_with_gap(claim_on(terms, "choice"), gap=gap),
         weighed.of_people,
         too_few_count,
         weighed.weights,
@@ -177,7 +177,7 @@ def quantile(
         )
         raise ValueError(msg)
     alphas = as_alphas(quantile)
-    claim = Claim.on(terms, "choice", draws=levels_of(len(alphas)))
+    claim = claim_on(terms, "choice", draws=levels_of(len(alphas)))
     return on_terms(QuantileList(alphas, ordered(candidates), claim), terms, column)
 
 
@@ -258,8 +258,8 @@ def top_k(
         words = (*mechanisms_of("choice"), "joint")
         joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"
     on = replace(terms, mechanism="exponential") if joint else terms
-    claim = Claim.on(on, "choice", draws=1 if joint else number)
-    claim = replace(claim, is_asked=mechanism is not None)
+    claim = claim_on(on, "choice", draws=1 if joint else number)
+    claim = replace(claim, _is_asked=mechanism is not None)
     weighed = WeightedCounts.of(counts)
     query = TopK(number, categories, claim, weighed.of_people, joint, weighed.weights)
     return on_terms(query, terms, column, *weighed.columns)

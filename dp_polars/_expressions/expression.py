@@ -69,7 +69,7 @@ def refuse_of_frames(within: Within | None) -> None:
 
 
 def refuse_open(query: Query) -> None:
-    if query.claim.is_open:
+    if query.claim._is_open:
         msg = (
             "a loss must be given here, got none: only the outputs of a private frame share a guarantee.\n\n"
             "Hint: epsilon=1.0 is for pure differential privacy, rho=0.1 for zero-concentrated, and within=10 says how "
@@ -298,7 +298,7 @@ class PrivateExpr(pl.Expr):
 
         name = "several columns" if self.named is not None else self.meta.output_name()
         claim = self.query.claim
-        if not claim.is_open and (self.within is None or self.within.unreached is None):
+        if not claim._is_open and (self.within is None or self.within.unreached is None):
             loss = facts_of_claims([claim], at_delta)
             outputs = [output_facts(name, self.query, str(self.query))]
         else:
@@ -309,7 +309,7 @@ class PrivateExpr(pl.Expr):
             protection = (
                 f"It is calibrated to one person who has {rows} rows at most. Nothing drops more, which lose more."
             )
-        where = "None is said." if claim.is_open else f"agg of a private frame finds it, from {self.within}."
+        where = "None is said." if claim._is_open else f"agg of a private frame finds it, from {self.within}."
         release = {
             "loss": loss,
             "asks": "answers",
@@ -419,7 +419,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> Private
     """Return the private expression about columns of one output each, named like the first one."""
     known = {"query": query, "within": within, "columns": tuple(exprs)}
     checked = silenced(_checked)(exprs, AnswerType(query, bool(exprs), within))
-    if query.claim.is_open:  # there is nothing in it that draws
+    if query.claim._is_open:  # there is nothing in it that draws
         return PrivateExpr._of(checked, **known)
     raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.

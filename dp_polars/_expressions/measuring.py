@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
@@ -84,7 +84,7 @@ def len(  # noqa: A001 (Polars' own name)
     0
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
+    return on_terms(Count("rows", claim_on(terms, "number")), terms, *where_true(where), name="len")
 
 
 @called
@@ -125,7 +125,7 @@ def n_people(
     3
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
+    return on_terms(Count("people", claim_on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
 @called
@@ -157,7 +157,7 @@ def count(
     20
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
+    return on_terms(Count("values", claim_on(terms, "number")), terms, column)
 
 
 @called
@@ -189,7 +189,7 @@ def null_count(
     20
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
+    return on_terms(Count("nulls", claim_on(terms, "number")), terms, column)
 
 
 @called
@@ -226,7 +226,7 @@ def value_counts(
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
-    return on_terms(ValueCounts(Categories.of(candidates), Claim.on(terms, "number")), terms, column)
+    return on_terms(ValueCounts(Categories.of(candidates), claim_on(terms, "number")), terms, column)
 
 
 def _ddof(ddof: object) -> Literal[0, 1]:
@@ -270,7 +270,7 @@ def sum(  # noqa: A001 (Polars' own name)
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     of_floats = isinstance(step, (float, np.floating, Fraction))
-    ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
+    ends, claim = bounds_of(lower, upper, step), claim_on(terms, "number")
     if per_person is None:
         return on_terms(Sum(*ends, of_floats, claim), terms, column)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
@@ -309,7 +309,7 @@ def mean(
     16.5
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
-    return on_terms(Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2)), terms, column)
+    return on_terms(Mean(*bounds_of(lower, upper, step), claim_on(terms, "number", draws=2)), terms, column)
 
 
 @called
@@ -346,7 +346,7 @@ def var(
     631
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
-    query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
+    query = Variance(*bounds_of(lower, upper, step), claim_on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
 
@@ -384,7 +384,7 @@ def std(
     25
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
-    query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
+    query = Deviation(*bounds_of(lower, upper, step), claim_on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
 
@@ -434,4 +434,4 @@ def share(
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
-    return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")
+    return on_terms(Share.of(claim_on(terms, "number", draws=2)), terms, asked_of, name="share")

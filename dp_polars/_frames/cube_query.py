@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
 from dp_polars._base.calls import all_called
 from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
@@ -154,14 +154,16 @@ class CubeRequest(Request):
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        said = query.with_claim(replace(query.claim, share=None))  # in which proportions does not depend on the loss
+        said = query.with_claim(
+            replace(query.claim, _loss_weight=None)
+        )  # in which proportions does not depend on the loss
         asked = {axes: of_table(pipeline.protection, sizes, axes, said) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
         attained = _attained(pipeline, sizes, {axes: (asked[axes], part) for axes, part in parts.items()})
         for axes, part in parts.items():
-            of_part = query.with_claim(replace(as_part(query.claim, Fraction(part, whole)), attained=attained))
+            of_part = query.with_claim(replace(as_part(query.claim, Fraction(part, whole)), _attained=attained))
             asks.append(Ask(name_of(columns, axes), (), of_table(pipeline.protection, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
@@ -200,7 +202,7 @@ class CubeRequest(Request):
 
     def check_scale(self) -> None:
         largest = LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
-        if any(not ask.query.claim.is_open and ask.query.claim.rate * largest < 1 for ask in self.asks):
+        if any(not ask.query.claim._is_open and ask.query.claim.rate * largest < 1 for ask in self.asks):
             exponent = largest.bit_length() - 1
             msg = f"cube: the noise must have a scale of at most 2**{exponent}, got more for {self.loss}."
             raise ValueError(msg)
@@ -234,8 +236,8 @@ class CubeRequest(Request):
 
 def as_part(claim: Claim, part: Fraction) -> Claim:
     """Return a claim of a part of the loss; without a loss, of a part of what it is to get."""
-    if claim.share is not None:
-        return replace(claim, share=claim.share * part)
+    if claim._loss_weight is not None:
+        return replace(claim, _loss_weight=claim._loss_weight * part)
     return replace(claim, loss=Loss(claim.loss.value * part, claim.loss.unit))
 
 
@@ -271,7 +273,7 @@ def _attained(pipeline: Pipeline, sizes: Axes, parts: Mapping[Axes, tuple[Count,
     protection = pipeline.protection
     spread = protection.contributions(some, math.prod(sizes))
     rows = [spread.per_group] * spread.full_groups + [spread.rest] * (spread.rest > 0)
-    weights = {axes: part / query.claim.squares for axes, (query, part) in parts.items()}
+    weights = {axes: part / query.claim._squares for axes, (query, part) in parts.items()}
     if protection.neighboring_relation == "add_or_remove_one":
         together = largest_squares(sizes, rows, weights)
     else:  # who comes has these rows, or some of them: then the count of all moves by the others
@@ -442,7 +444,7 @@ class Cubes:
         given_loss = (epsilon, rho) if delta is None else (None, None)
         mechanism = None if wanted is None else "discrete_gaussian"
         terms = Terms.of(*given_loss, mechanism=mechanism, within=None, loss_weight=loss_weight)
-        query = Count(what, Claim.on(terms, "number"))
+        query = Count(what, claim_on(terms, "number"))
         # Rows are drawn for a cube, so the norm does not limit them.
         pipeline = replace(self._pipeline, protection=replace(self._pipeline.protection, max_norm=None))
         if wanted is None:

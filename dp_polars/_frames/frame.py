@@ -404,14 +404,14 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         if with_counts and COUNT in columns:
             msg = f"keys: no column may be named {COUNT!r} with with_counts=True.\n\nHint: rename it."
             raise ValueError(msg)
-        if delta is None and terms.share is None:
+        if delta is None and terms.loss_weight is None:
             msg = (
                 f"keys: delta must be given with a loss, got {terms.loss} alone: a key of one person is shown with "
                 "probability at most delta.\n\n"
                 "Hint: keys(…, delta=1e-8), or leave out both: scaled_to(epsilon=1, delta=1e-6) then says them."
             )
             raise TypeError(msg)
-        if with_counts and terms.share is not None:
+        if with_counts and terms.loss_weight is not None:
             terms = replace(terms, loss=Loss(terms.loss.value, "rho"))
         person = protection.keys_per_person, protection.neighboring_relation
         gone = Fraction(0) if delta is None else check_delta(delta)
@@ -419,7 +419,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             msg = "delta must be greater than 0 for keys, got 0.\n\nHint: 1e-8, say; it may be left out without a loss."
             raise ValueError(msg)
         statistic = KeysThatAreThere.of(columns, terms, gone, *person, counts=with_counts)
-        if terms.share is None:
+        if terms.loss_weight is None:
             warn_if_large(terms.loss, gone)
         request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), statistic),))
         return PrivateQuery(request, self._source, self._budget)

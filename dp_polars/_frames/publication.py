@@ -205,7 +205,7 @@ class Publication(OfAnswers):
     def __repr__(self) -> str:
         names = "\n".join(f"  {name}: {', '.join(map(str, query._asks))}" for name, query in self.queries.items())
         claims = self._claims()
-        is_open = any(claim.is_open for claim in claims)
+        is_open = any(claim._is_open for claim in claims)
         costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else in_words(claims)
         unit = self._first._protection.privacy_unit
         who = "one person per row" if unit is None else f"one person per {unit!r}"

@@ -59,12 +59,12 @@ def at_guarantee(
     """
     of_all = None if budget is None else budget._guarantee
     guarantee = Guarantee.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
-    has_keys = any(ask.query.claim.delta or ask.query.claim.needs_delta for ask, _ in outputs)
+    has_keys = any(ask.query.claim.delta or ask.query.claim._needs_delta for ask, _ in outputs)
     takes_all = not has_keys and (budget is None or (guarantee is of_all and budget._is_fresh))
     if takes_all:
         guarantee = guarantee.without_keys
     for_keys = guarantee.keys_delta
-    if of_all is not None and budget is not None and any(ask.query.claim.needs_delta for ask, _ in outputs):
+    if of_all is not None and budget is not None and any(ask.query.claim._needs_delta for ask, _ in outputs):
         for_keys = min(for_keys, budget.remaining_delta)
     outputs = _with_deltas(outputs, for_keys, show(delta))
     goal = _Goal({"epsilon": epsilon, "rho": guarantee.rho}, _guaranteed(epsilon, delta), "in all")
@@ -97,7 +97,10 @@ def _at_rest(outputs: Sequence[Typed], budget: Budget | None) -> tuple[list[Ask[
 def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> list[Typed]:
     """Return outputs of which selected keys share what of delta is for them, by their weights."""
     claims = [ask.query.claim for ask, _ in outputs]
-    gone, parts = sum(claim.delta for claim in claims), sum(claim.share or 0 for claim in claims if claim.needs_delta)
+    gone, parts = (
+        sum(claim.delta for claim in claims),
+        sum(claim._loss_weight or 0 for claim in claims if claim._needs_delta),
+    )
     if gone > for_keys or (parts and gone == for_keys):
         msg = (
             f"delta must leave room for the keys, which spend {show(Fraction(gone), up=True)}, got {whole}, of which "
@@ -105,8 +108,13 @@ def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> li
         )
         raise ValueError(msg)
     return [
-        (replace(ask, query=ask.query.with_claim(replace(claim, delta=(for_keys - gone) * claim.share / parts))), types)
-        if claim.needs_delta and claim.share is not None
+        (
+            replace(
+                ask, query=ask.query.with_claim(replace(claim, delta=(for_keys - gone) * claim._loss_weight / parts))
+            ),
+            types,
+        )
+        if claim._needs_delta and claim._loss_weight is not None
         else (ask, types)
         for claim, (ask, types) in zip(claims, outputs, strict=True)
     ]
@@ -172,7 +180,7 @@ def _of_whole(outputs: Sequence[Typed], guarantee: Guarantee) -> list[Ask[Any]] 
             return None
         if guess and guarantee.is_kept_by(claims):
             return asks
-        moves = [move for claim in claims for move in claim.moves]
+        moves = [move for claim in claims for move in claim._moves]
         rho *= gaussians.likely_factor(moves, most) ** 2 * (1 - Fraction(1, 10**8))
     return None
 
@@ -181,15 +189,15 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     """Return outputs that cost a sum together, each by the better mechanism for its unit."""
     claims = [ask.query.claim for ask, _ in outputs]
     units = {claim.loss.unit for claim in claims}
-    shares = [claim.share for claim in claims]
-    if not any(claim.is_open for claim in claims):  # their losses are; of different units, in the one that all have
-        shares = [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
+    weights = [claim._loss_weight for claim in claims]
+    if not any(claim._is_open for claim in claims):  # their losses are; of different units, in the one that all have
+        weights = [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
     in_unit = [
-        ask.reaching(types, target.unit) if share is None else replace(ask, query=ask.query.in_unit(target.unit))
-        for (ask, types), share in zip(outputs, shares, strict=True)
+        ask.reaching(types, target.unit) if weight is None else replace(ask, query=ask.query.in_unit(target.unit))
+        for (ask, types), weight in zip(outputs, weights, strict=True)
     ]
-    gone = cost([ask.query.claim for ask, share in zip(in_unit, shares, strict=True) if share is None], target.unit)
-    rest, parts = target.value - gone, sum(share for share in shares if share is not None)
+    gone = cost([ask.query.claim for ask, weight in zip(in_unit, weights, strict=True) if weight is None], target.unit)
+    rest, parts = target.value - gone, sum(weight for weight in weights if weight is not None)
     if not rest > 0:
         msg = (
             f"the outputs with a loss cost {Loss(gone, target.unit)} of {target}, which leaves nothing to the others"
@@ -197,14 +205,14 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
         )
         raise ValueError(msg)
     return [
-        ask if share is None else _at_cost(ask, Loss(rest * share / parts, target.unit))
-        for ask, share in zip(in_unit, shares, strict=True)
+        ask if weight is None else _at_cost(ask, Loss(rest * weight / parts, target.unit))
+        for ask, weight in zip(in_unit, weights, strict=True)
     ]
 
 
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
     with ask.named():
-        return ask.with_claim(ask.query.claim.at_cost(loss))
+        return ask.with_claim(ask.query.claim._at_cost(loss))
 
 
 def _error(ask: Ask[Any], types: Columns) -> float | None:
@@ -222,8 +230,8 @@ def _chosen(
 ) -> tuple[Unit, str]:
     for other, reason in refused.items():
         return _OTHER[other], f", not {other}: {reason}"
-    of_all = not any(ask.query.claim.is_open for ask, _ in outputs)
-    moved = [ask for ask, _ in outputs if of_all or ask.query.claim.is_open]
+    of_all = not any(ask.query.claim._is_open for ask, _ in outputs)
+    moved = [ask for ask, _ in outputs if of_all or ask.query.claim._is_open]
     unit: Unit = "rho" if _size(errors["rho"]) < _size(errors["epsilon"]) else "epsilon"
     why = ""
     if only := [ask.name for ask in moved if ask.query.loss_units == ("epsilon",)]:
@@ -515,7 +523,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
                 f"{self._asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
             )
             raise TypeError(msg)
-        if terms.share is None:
+        if terms.loss_weight is None:
             warn_if_large(terms.loss)
         asked = PeopleRequest.of_cut(request, terms, positive_int("per_person", per_person))
         return PrivateQuery(asked, self._source, self.budget)
@@ -710,7 +718,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     def __repr__(self) -> str:
         claims = ((ask, ask.query.claim) for ask in self._asks)
-        asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim.is_open) for ask, claim in claims)
+        asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim._is_open) for ask, claim in claims)
         costs = "nothing yet, see scaled_to" if self._request.is_open else in_words(self._request.claims)
         return f"<PrivateQuery: {self._request.about}, {self._protection}\n{asks}\n  costs: {costs}>"
 
@@ -750,7 +758,7 @@ def _at_numbers(
     warn_if_large(loss, total)
     if total is not None:
         return at_guarantee(outputs, loss.value, total, budget)
-    if any(ask.query.claim.needs_delta for ask, _ in outputs):
+    if any(ask.query.claim._needs_delta for ask, _ in outputs):
         msg = (
             f"scaled_to must be given epsilon and delta, got {loss} alone: keys that are selected need a delta.\n\n"
             "Hint: scaled_to(epsilon=1, delta=1e-6), or keys(…, delta=1e-8)."
@@ -760,7 +768,7 @@ def _at_numbers(
 
 
 def _at_sum(outputs: Sequence[Typed], loss: Loss) -> list[Ask[Any]]:
-    if any(ask.query.claim.is_open for ask, _ in outputs):
+    if any(ask.query.claim._is_open for ask, _ in outputs):
         return _in_unit(outputs, loss)
     claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], loss)
     return [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import ONE_RELEASE, Terms
 from dp_polars._base.numbers import plural
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
@@ -43,7 +43,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         (ask,) = self.asks
         statistic = ask.query
         each = f"A person counts for at most {plural(statistic.keys_per_person, 'key')}."
-        if statistic.claim.is_open:
+        if statistic.claim._is_open:
             note = f"{str(statistic.claim).capitalize()}: so no error is known. {each}"
             return [Line(self._explained(ask) | {"error_95": None, "error_unit": "people", "note": note}, ask)]
         selection = statistic.selection
@@ -84,7 +84,7 @@ class PeopleRequest(Request):
                 "Hint: leave it out. protect(…, max_groups=3), or another limit, is what cuts people."
             )
             raise ValueError(msg)
-        asked = RowsCut.of(most, Claim.on(terms, "number"))
+        asked = RowsCut.of(most, claim_on(terms, "number"))
         query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
         return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
 

@@ -185,7 +185,7 @@ def _protection(request: AnyRequest[Asked]) -> str:
 def _beyond(ask: Ask[Any]) -> str:
     if not ask.query.in_parts:
         return "Beyond that, rows or groups of the person are dropped at random."
-    norm = "the sum" if ask.query.claim.has_epsilon else "the root of the sum of squares"
+    norm = "the sum" if ask.query.claim._has_epsilon else "the root of the sum of squares"
     return (
         f"A person with more counts in part. Rows of that person get weights below 1, so that {norm} of what counts "
         "in each group is at most that. No row is dropped."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, loss_of
+from dp_polars._accounting.claims import Claim, claim_on, loss_of
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit, warn_if_large
 from dp_polars._base.calls import all_called
@@ -71,7 +71,7 @@ class ChosenTables(Count):
 
     def of_part(self, part: Fraction) -> Claim:
         """Return the claim of one draw, for a part of the loss."""
-        return replace(as_part(self.claim, part), draws=1)
+        return replace(as_part(self.claim, part), _draws=1)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return float(noise_bound_at(self.claim.mechanism, self.of_part(Fraction(1, self.dimensions)).rate, beta))
@@ -96,7 +96,7 @@ class Choices(ChosenTables):
     def with_claim(self, claim: Claim) -> Choices:
         """Return the choices with a claim: of how many draws its cost in the other unit is the largest (Theorem 3)."""
         rounds = 1 if claim.loss.unit == "epsilon" else rounds_of("rho", self.dimensions)
-        return super().with_claim(replace(claim, draws=rounds))
+        return super().with_claim(replace(claim, _draws=rounds))
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return None
@@ -176,7 +176,7 @@ class SyntheticRequest(CubeRequest):
     def with_asks(self, asks: Iterable[Ask[HistogramQuery]], taken: UnitTaken | None = None) -> SyntheticRequest:
         """Return the request at the losses of other outputs: their sum, in the parts that suit its unit."""
         asks = tuple(asks)
-        if not any(ask.query.claim.is_open for ask in asks):
+        if not any(ask.query.claim._is_open for ask in asks):
             whole = loss_of([ask.query.claim for ask in asks])
             asks = tuple(
                 ask.with_claim(replace(ask.query.claim, loss=Loss(whole.value * part[whole.unit], whole.unit)))
@@ -202,7 +202,7 @@ class SyntheticRequest(CubeRequest):
     def check_scale(self) -> None:
         first, plan = (ask.query.claim for ask in self.asks[: len(self.drawn)]), self.adaptive
         claims = [*first, *(one.of_part(Fraction(1, plan.rounds)) for one in self.rounds[:1])]
-        if any(not claim.is_open and claim.rate * LARGEST_SCALE_OF_TABLES < 1 for claim in claims):
+        if any(not claim._is_open and claim.rate * LARGEST_SCALE_OF_TABLES < 1 for claim in claims):
             msg = f"synthetic: the noise must have a scale of at most 2**20, got more for {self.loss}."
             raise ValueError(msg)
 
@@ -356,7 +356,7 @@ class SyntheticRows:
         asked = SyntheticQuery(request, self._source, self._budget)
         if is_guarantee:
             return asked.scaled_to(epsilon=epsilon, rho=rho, delta=delta)
-        if terms.share is None:
+        if terms.loss_weight is None:
             request.check_scale()
             warn_if_large(request.loss)
         return asked
@@ -414,7 +414,7 @@ def _request(
     of_each = {unit: part / len(sizes) for unit, part in _OF_DIMENSIONS.items()}
     ones = {(axis,): of_each for axis in range(len(sizes))}
     first = _fixed_parts(protection, sizes, wanted, what) if is_fixed else ones
-    number = Count(what, Claim.on(terms, "number"))
+    number = Count(what, claim_on(terms, "number"))
     queries: dict[str, tuple[Count, Mapping[Unit, Fraction]]] = {
         name_of(columns, axes): (of_table(protection, sizes, axes, number), part) for axes, part in first.items()
     }
@@ -423,7 +423,7 @@ def _request(
         bounds = Contributions(total, total), protection.neighboring_relation, math.prod(sizes)
         tables = ChosenTables(what, number.claim, dimensions=len(sizes))
         most = max(weight for _, weight in weights)
-        choices = Choices(what, Claim.on(terms, "choice"), dimensions=len(sizes), largest_weight=most)
+        choices = Choices(what, claim_on(terms, "choice"), dimensions=len(sizes), largest_weight=most)
         of_tables = {unit: 1 - _OF_DIMENSIONS[unit] - part for unit, part in _OF_CHOICES.items()}
         queries["chosen tables"] = tables.under(*bounds), of_tables
         queries["choices"] = choices.under(*bounds), _OF_CHOICES
@@ -439,7 +439,7 @@ def _counted(protection: Protection, cells: int) -> Literal["people", "rows"]:
     """Return what is counted: people if nobody is in several cells, else rows."""
     if protection.unit is None:
         return "rows"
-    people = Count("people", Claim.on(Terms.at(Loss(Fraction(1), "rho")), "number"))
+    people = Count("people", claim_on(Terms.at(Loss(Fraction(1), "rho")), "number"))
     return "people" if protection.contributions(people, cells).total == 1 else "rows"
 
 
@@ -447,7 +447,7 @@ def _fixed_parts(
     protection: Protection, sizes: Axes, wanted: Mapping[Axes, Fraction], what: Literal["people", "rows"]
 ) -> dict[Axes, dict[Unit, Fraction]]:
     """Return what is measured for a workload, and its parts of a loss: in rho as of a cube of these tables."""
-    query = Count(what, Claim.on(Terms.at(Loss(Fraction(1), "rho")), "number"))
+    query = Count(what, claim_on(Terms.at(Loss(Fraction(1), "rho")), "number"))
     claims = {axes: of_table(protection, sizes, axes, query).claim for axes in below(wanted)}
     precision = {axes: Noise(one.mechanism, one.rate).precision for axes, one in claims.items()}
     shares = shares_of_loss(sizes, {axes: float(one) for axes, one in wanted.items()}, precision)

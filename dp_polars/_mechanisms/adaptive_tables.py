@@ -70,7 +70,7 @@ class AdaptivePlan:
     def chosen(self, tables: Mapping[Axes, Ints], model: Model, claims: Mapping[Axes, Claim], choice: Claim) -> Axes:
         """Return one of the tables of the claims: by a race of the exact `scores`."""
         scores = self.scores(tables, {axes: model.table(axes) for axes in claims}, claims)
-        rate = choice.rate_in(Fraction(1, UNITS))
+        rate = choice._rate_in(Fraction(1, UNITS))
         won = best_rows(scores, np.array([len(scores)]), rate, LAWS[choice.mechanism], system_rng())
         return [*claims][int(won[0])]
 

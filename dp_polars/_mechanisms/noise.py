@@ -260,7 +260,7 @@ def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
 
 def check_scale(claim: Claim) -> None:
     """Refuse noise that would not fit into 64 bits."""
-    if not (claim.is_open or claim.rate * LARGEST_SCALE >= 1):
+    if not (claim._is_open or claim.rate * LARGEST_SCALE >= 1):
         msg = f"the noise must have a scale of at most 2**50, got more for {claim.loss}.\n\nHint: take a wider step."
         raise ValueError(msg)
 

@@ -36,11 +36,11 @@ class NoisePair:
     def of(cls, of_sum: Claim, of_count: Claim, bits: tuple[int, int] = (0, 0)) -> NoisePair:
         """Return the noise of two claims of one mechanism, each in parts of 2**−bits."""
         scales = [float(1 / claim.rate) for claim in (of_sum, of_count)]
-        slack = map(_slack_of_laplace if of_sum.has_epsilon else _slack_of_normal, scales)
+        slack = map(_slack_of_laplace if of_sum._has_epsilon else _slack_of_normal, scales)
         (p, r), (s, t) = (
             [math.ldexp(one, -bit) for one, bit in zip(both, bits, strict=True)] for both in (scales, slack)
         )
-        return cls(of_sum.has_epsilon, (p, r), (s, t))
+        return cls(of_sum._has_epsilon, (p, r), (s, t))
 
     def may_be(self, off: ArrayLike, by: ArrayLike, beta: float) -> NDArray[np.bool_]:
         """Return whether X − by·Y is as far from 0 as this with a probability above `beta`, or nearly so."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_for_scores
 from dp_polars._accounting.terms import Loss, warn_if_large
 from dp_polars._base import column_types
 from dp_polars._base.calls import called
@@ -157,7 +157,7 @@ def permute_and_flip(
     2
     """
     loss = Loss.of(epsilon=epsilon, rho=None)
-    return _select(scores, Claim.for_scores(loss, "permute_and_flip", sensitivity, monotonic))
+    return _select(scores, claim_for_scores(loss, "permute_and_flip", sensitivity, monotonic))
 
 
 @called
@@ -204,7 +204,7 @@ def exponential_mechanism(
     ... )
     2
     """
-    return _select(scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))
+    return _select(scores, claim_for_scores(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))
 
 
 def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:

@@ -470,7 +470,7 @@ def _reading(queries: Sequence[PrivateQuery], labels: Labels) -> Iterator[str]:
                 f"<strong>The interval of {html.escape(labels.column(ask.name))}</strong> holds the value without "
                 f"noise in at least {show(100 * ask.query.probability)} of 100 cases."
             )
-    if any(ask.query.claim.gap for ask in asks):
+    if any(ask.query.claim._gap for ask in asks):
         yield (
             "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
             "noise too. If it is small, another answer may be the true best one."

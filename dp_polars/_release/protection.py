@@ -16,7 +16,7 @@ from dp_polars._statistics.statistic import HistogramQuery
 
 def _power(query: HistogramQuery) -> Literal[1, 2]:
     """Return the power of which norm Gaussian noise, or Laplace noise, is charged."""
-    return 1 if query.claim.has_epsilon else 2
+    return 1 if query.claim._has_epsilon else 2
 
 
 @dataclass(frozen=True)

@@ -196,10 +196,10 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def is_open(self) -> bool:
-        return any(claim.is_open for claim in self.claims)
+        return any(claim._is_open for claim in self.claims)
 
     def refuse_open(self, call: str) -> None:
-        if names := [ask.name for ask in self.asks if ask.query.claim.is_open]:
+        if names := [ask.name for ask in self.asks if ask.query.claim._is_open]:
             msg = f"{call}: every output must have a loss, got none for {', '.join(map(repr, names))}.\n\n{SAY_A_LOSS}"
             raise ValueError(msg)
 
@@ -305,15 +305,15 @@ class AnyRequest(ABC, Generic[AskedT]):
         return {
             "output": ask.name,
             "selects": ask.selects,
-            "mechanism": None if claim.is_open and not claim.is_asked else claim.mechanism,
+            "mechanism": None if claim._is_open and not claim._is_asked else claim.mechanism,
             "neighboring_relation": self.protection.neighboring_relation,
             "privacy_unit": self.protection.privacy_unit,
             "limits": in_words(self.limits_of(ask)) or None,
             "score_range": float(claim.score_range),
-            "rate": None if claim.is_open else float(claim.rate),
+            "rate": None if claim._is_open else float(claim.rate),
             "delta": loss_up(claim.delta),
-            "epsilon": loss_up(claim.cost("epsilon")) if claim.has_epsilon and not claim.is_open else None,
-            "rho": None if claim.is_open else loss_up(claim.cost("rho")),
+            "epsilon": loss_up(claim.cost("epsilon")) if claim._has_epsilon and not claim._is_open else None,
+            "rho": None if claim._is_open else loss_up(claim.cost("rho")),
         }
 
     def claim_for_json(self) -> dict[str, object]:
@@ -382,7 +382,7 @@ def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | 
     taken = requests[0][1].taken
     if taken is not None:
         of_all.append(taken.words)
-    of_all += [_OPEN] if any(claim.is_open for claim in claims) else notes_of_cost(claims)
+    of_all += [_OPEN] if any(claim._is_open for claim in claims) else notes_of_cost(claims)
     rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
     return Explained(rows, {"query": pl.String, **_EXPLAINED})
 
@@ -497,7 +497,7 @@ class Request(AnyRequest[HistogramQuery]):
 
         Each note begins with what it says: where Polars prints a frame, it shows 30 characters or so.
         """
-        is_open = ask.query.claim.is_open
+        is_open = ask.query.claim._is_open
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = list[str](), self.dropping(ask)
         if dropping:
@@ -575,7 +575,7 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
 def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
     if ask.within is not None:
         return replace(ask, query=at_most(ask.query, unit))
-    return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim.is_open else ask
+    return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim._is_open else ask
 
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:

@@ -53,7 +53,7 @@ class QuantileList(ListQuery):
     is_ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for node in () if self.claim.is_open else self.root.nodes():
+        for node in () if self.claim._is_open else self.root.nodes():
             check_rate(self.claim.rate / node.score_range, self.claim.loss)
 
     @property
@@ -208,8 +208,8 @@ class TopK(ListQuery):
     weights: Weights = ONE_EACH
 
     def __post_init__(self) -> None:
-        if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
-            msg = f"claim must be of the draws that are made, got {self.claim.draws} of {self.claim.mechanism}."
+        if self.claim._draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
+            msg = f"claim must be of the draws that are made, got {self.claim._draws} of {self.claim.mechanism}."
             raise ValueError(msg)
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
@@ -246,7 +246,7 @@ class TopK(ListQuery):
         return self.k
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        rate = self.claim.rate_in(step_of(self.weights, *columns))
+        rate = self.claim._rate_in(step_of(self.weights, *columns))
         draw = Draw(self.binning(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
         drawn = draw_jointly if self.joint else draw_in_rounds
         parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
@@ -273,12 +273,12 @@ class TopK(ListQuery):
 
     def in_unit(self, unit: Unit) -> TopK:
         """Return the statistic with a loss of the same number in a unit; that may change rounds to one joint draw."""
-        claim = self.claim.in_unit(unit)
-        if claim.is_asked or unit == self.claim.loss.unit:
+        claim = self.claim._in_unit(unit)
+        if claim._is_asked or unit == self.claim.loss.unit:
             return replace(self, claim=claim)
         joint = is_joint(self.k, unit)
         mechanism: Mechanism = "exponential" if joint else claim.mechanism
-        return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, draws=1 if joint else self.k))
+        return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, _draws=1 if joint else self.k))
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
         """Return a largest count missed that is exceeded with probability at most `beta`: top-k.md, Theorem 4."""
@@ -309,7 +309,7 @@ class TopK(ListQuery):
                     f"Better: value_counts, sorted. One person counts for at most {most} of the candidates of a group, "
                     f"so at the same loss its top {self.k} has an error_95 of {ranked:.3g}."
                 )
-        if not self.claim.is_asked and self.claim.loss.unit == "epsilon":
+        if not self.claim._is_asked and self.claim.loss.unit == "epsilon":
             one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
             rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
             drawn = f"One joint draw, for k >= {JOINT_FROM}" if self.joint else f"Rounds, for k < {JOINT_FROM}"

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
 from dp_polars._base.numbers import Ints, as_fraction, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
@@ -63,7 +63,7 @@ class Choice(HistogramQuery):
         return self.score.same_group(relation, groups)
 
     def draw(self, *columns: pl.DataType) -> Draw:
-        rate = self.claim.rate_in(self.step(*columns))
+        rate = self.claim._rate_in(self.step(*columns))
         return Draw(self.binning(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002
@@ -134,7 +134,7 @@ class QuantileWithInterval(Quantile):
 
     def with_claim(self, claim: Claim) -> Self:
         query = super().with_claim(claim)
-        if not (claim.is_open or max(query.public_rows) <= _MOST_ROWS):
+        if not (claim._is_open or max(query.public_rows) <= _MOST_ROWS):
             msg = (
                 f"interval must be requested with a larger loss than {claim.loss}: its ends would miss by more than "
                 "2**40 rows."
@@ -161,7 +161,7 @@ class QuantileWithInterval(Quantile):
         return (self.answer_type(*columns),) * 3
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
-        bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
+        bound = error_bound(size, 0.05, replace(self.claim, _draws=1)) / self.score.unit
         return (
             "Three draws share the loss equally, for the answer and both ends: error_95 is of each, and "
             f"{bound:.3g} without the interval."
@@ -174,10 +174,10 @@ class QuantileWithInterval(Quantile):
 def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
     exact, values = as_alpha("quantile", alpha), ordered(candidates)
     if interval is None:
-        return Quantile(exact, values, Claim.on(terms, "choice")).on(terms)
+        return Quantile(exact, values, claim_on(terms, "choice")).on(terms)
     hint = "confidence=0.95 gives ends that hold the true quantile with probability 0.95."
     probability = _between("confidence", interval, Fraction(1, 2), hint)
-    return QuantileWithInterval(exact, values, Claim.on(terms, "choice", draws=3), probability).on(terms)
+    return QuantileWithInterval(exact, values, claim_on(terms, "choice", draws=3), probability).on(terms)
 
 
 def as_alpha(name: str, value: object) -> Fraction:

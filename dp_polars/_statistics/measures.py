@@ -260,7 +260,7 @@ class ValueCounts(Measure):
 
 def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
     noise = check_mechanism("number", None, claim.loss.unit)
-    counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, draws=1, gap=False))
+    counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, _draws=1, _gap=False))
     return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
 
 
@@ -289,7 +289,7 @@ def loss_at(place: int, digits: int = 4) -> Fraction:
 
 def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
     """Return an error with probability 0.95, of groups of `rows` rows (None: of all); None if it is not known."""
-    if query.claim.is_open:
+    if query.claim._is_open:
         return None
     if rows is not None:
         return query.error_among(rows, BETA, *columns)
@@ -468,7 +468,7 @@ class Sum(Clipped, Multiple):
     def of_values(self, *columns: pl.DataType) -> str | None:
         """Return what rounding does, which no confidence interval holds: how many rows a group has is not known."""
         said = super().of_values(*columns)
-        if said is None or self.claim.is_open:
+        if said is None or self.claim._is_open:
             return said
         rows = int((self.error(1, BETA, *columns) or 0) / self.rounding(*columns))
         return f"{said[:-1]}: in groups of up to {rows:,} rows by less than that."

@@ -279,7 +279,7 @@ def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataT
         "rate": float(claim.rate),
         "scale": float(1 / claim.rate) if "discrete" in claim.mechanism else None,
         "score_range": str(claim.score_range),
-        "draws": claim.draws,
+        "draws": claim._draws,
         "candidates": _candidates(query, types),
         "clipping": query.clipping,
     }

@@ -70,11 +70,11 @@ class Asked(ABC):
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be requested: see `Claim.loss_units`."""
-        return self.claim.loss_units
+        """In which units the same may be requested: see `Claim._loss_units`."""
+        return self.claim._loss_units
 
     def in_unit(self, unit: Unit) -> Self:
-        return self.with_claim(self.claim.in_unit(unit)) if unit in self.loss_units else self
+        return self.with_claim(self.claim._in_unit(unit)) if unit in self.loss_units else self
 
 
 class Query(Asked):
@@ -92,7 +92,7 @@ class Query(Asked):
     @property
     def has_gap(self) -> bool:
         """Whether an answer is a struct of the choice (`answer`) and its gap (`gap`)."""
-        return self.claim.gap
+        return self.claim._gap
 
     @property
     @abstractmethod
@@ -263,9 +263,9 @@ class HistogramQuery(Query):
             replace(
                 self.claim,
                 score_range=self.range_of(relation, groups),
-                same_group=same_group,
-                groups=None if same_group == ALL else groups,
-                levels=self.levels_of(relation),
+                _same_group=same_group,
+                _groups=None if same_group == ALL else groups,
+                _levels=self.levels_of(relation),
                 contributions=contributions,
                 neighboring_relation=relation,
             )
@@ -314,19 +314,19 @@ def claim_with_gap(claim: Claim, *, gap: bool) -> Claim:
             "Hint: epsilon=…, which a budget in rho takes too; or ask for counts in addition to the choice."
         )
         raise ValueError(msg)
-    return replace(claim, gap=True)
+    return replace(claim, _gap=True)
 
 
 def describe(query: Query) -> str:
     claim, lines = query.claim, {"selects": str(query), "loss": str(query.claim)}
-    if not claim.is_open:
+    if not claim._is_open:
         other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
-        draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
+        draws = "" if claim._draws == 1 else f", in each of {claim._draws} draws"
         relation, per_row = "that of the given sensitivity", ""
         if claim.neighboring_relation is not None:
             relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
             per_row = " per row"
-        has_other = other == "rho" or claim.has_epsilon
+        has_other = other == "rho" or claim._has_epsilon
         lines["loss"] += " in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else "")
         rate = f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws
         lines |= {"mechanism": rate, "relation": relation}
@@ -428,7 +428,9 @@ class KeysThatAreThere(Asked):
         """
         changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
         mechanism = check_mechanism("keys", None, terms.loss.unit)
-        claim = Claim(terms.loss, mechanism, Fraction(1), changed, relation, delta=delta, share=terms.share)
+        claim = Claim(
+            terms.loss, mechanism, Fraction(1), changed, relation, delta=delta, _loss_weight=terms.loss_weight
+        )
         return cls(columns, claim, keys_per_person, counts)
 
     @property
@@ -437,7 +439,7 @@ class KeysThatAreThere(Asked):
         return ("rho",) if self.counts else super().loss_units
 
     def __post_init__(self) -> None:
-        if not self.claim.is_open:
+        if not self.claim._is_open:
             _ = self.selection  # refuses what can't be drawn
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.claims import Claim, check_mechanism, claim_for_scores
 from dp_polars._accounting.terms import Loss, Mechanism, Unit
 from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
 from dp_polars._base.numbers import Floats, Ints, Number, as_fraction
@@ -178,7 +178,7 @@ Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
 def claim_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> Claim:
-    return Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
+    return claim_for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
 
 
 def rate_of(

@@ -141,7 +141,7 @@ def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> 
     if None in losses:
         return [None] * len(losses)
     found = [(claim, as_fraction("loss", loss)) for claim, loss in zip(claims, losses, strict=True) if loss]
-    at_losses = [claim.at_cost(Loss(loss, claim.loss.unit)) for claim, loss in found]
+    at_losses = [claim._at_cost(Loss(loss, claim.loss.unit)) for claim, loss in found]
     whole = epsilon_of(at_losses) if at_losses else 0
     return [float(show(as_fraction("epsilon", whole), 4, up=True))] * len(losses)
 
@@ -168,7 +168,7 @@ def _smallest_loss(
         return None
 
     def is_enough(place: int) -> bool:
-        at_loss = claim.at_cost(Loss(loss_at(place, digits), claim.loss.unit))  # the rate follows
+        at_loss = claim._at_cost(Loss(loss_at(place, digits), claim.loss.unit))  # the rate follows
         return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
 
     first = 10 ** (digits - 1)
@@ -243,7 +243,7 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     blocks = slots.gaps.astype(np.float64), slots.multiplicities, slots.sizes
 
     def chances(claim: Claim) -> Floats:
-        law = _simulated.law_of_blocks(*blocks, claim.rate_in(step), claim.mechanism)
+        law = _simulated.law_of_blocks(*blocks, claim._rate_in(step), claim.mechanism)
         return np.asarray(np.add.reduceat(law * good, starts(slots.sizes)))
 
     return chances

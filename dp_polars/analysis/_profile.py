@@ -127,7 +127,7 @@ class PrivacyProfile:
                 relations.add(release.neighboring_relation)
                 rho, spent_delta = rho + release.cost("rho"), spent_delta + release.delta
                 for loss, times in _worst_spread(release):
-                    counts[release.charged_as, loss] += times
+                    counts[release._charged_as, loss] += times
             elif not isinstance(release, tuple) or len(release) != 2:
                 msg = (
                     f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"
@@ -264,16 +264,16 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int | Fraction]]:
     For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
     rows in one group, as nothing of the same pure loss is worse. For noise and a person in another's place: Theorem 6.
     """
-    if not claim.has_epsilon:
-        return [(move, int(n) if n == int(n) else n) for move, n in claim.moves]
-    row, spread, times = claim.rate * claim.score_range, claim.contributions, claim.draws
-    if claim.same_group == costs.HALF and claim.draws == 1:  # rows of the old person and of the new one, each by half
+    if not claim._has_epsilon:
+        return [(move, int(n) if n == int(n) else n) for move, n in claim._moves]
+    row, spread, times = claim.rate * claim.score_range, claim.contributions, claim._draws
+    if claim._same_group == costs.HALF and claim._draws == 1:  # rows of the old person and of the new one, each by half
         row, times = row / 2, 2
     parts = [(row * spread.per_group, times * spread.full_groups), (row * spread.rest, times)]
-    if not _pair_of(claim.charged_as).are_worst_filled:
+    if not _pair_of(claim._charged_as).are_worst_filled:
         if spread.per_group > 1:
             parts = [(row * spread.total, times)]
-        if claim.same_group < costs.ALL and (pure := claim.cost("epsilon")) < sum(x * n for x, n in parts):
+        if claim._same_group < costs.ALL and (pure := claim.cost("epsilon")) < sum(x * n for x, n in parts):
             parts = [(pure, 1)]
     return [(x, n) for x, n in parts if x]
 

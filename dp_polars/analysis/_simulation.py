@@ -241,8 +241,8 @@ def several(name: str, values: object) -> list[object]:
 
 def _claims(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
     if losses is not None:
-        return [asked.at_cost(Loss(value, asked.loss.unit)) for value in losses]  # the rate follows
-    if asked.is_open:
+        return [asked._at_cost(Loss(value, asked.loss.unit)) for value in losses]  # the rate follows
+    if asked._is_open:
         msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
         raise ValueError(msg)
     return [asked]
@@ -388,7 +388,7 @@ def no_law(query: Query) -> TypeError:
 
 def _law_of(blocks_at: Callable[[Claim], _simulated.AnswerBlocks], unit: Fraction) -> Law:
     """Return what gives the law of a choice at a claim; a score of one is a unit."""
-    return lambda claim: blocks_at(claim).law(claim.rate_in(unit), claim.mechanism)
+    return lambda claim: blocks_at(claim).law(claim._rate_in(unit), claim.mechanism)
 
 
 def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim, check_mechanism, range_of
+from dp_polars._accounting.claims import Claim, check_mechanism, claim_of_choice, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.calls import called
@@ -412,7 +412,7 @@ def _smallest_loss(
         return 0.0
     least, step = scaled_cost(unit, mechanism, rate * score_range, ONE_RELEASE), Fraction(1, 2**40)
     loss = loss_up(least)
-    while not reached(Claim.of(Loss(as_loss(unit, loss), unit), mechanism, score_range, ONE_RELEASE, None)):
+    while not reached(claim_of_choice(Loss(as_loss(unit, loss), unit), mechanism, score_range, ONE_RELEASE, None)):
         least, step = least * (1 + step), 2 * step
         loss = loss_up(least)
     return loss

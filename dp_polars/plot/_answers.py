@@ -231,7 +231,7 @@ def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
             one = _as_text(one, dtype.inner)
         text = column.list.eval(one.head(_MOST_LISTED)).list.join(", ")
         text += pl.when(column.list.len() > _MOST_LISTED).then(pl.lit(", …")).otherwise(pl.lit(""))
-    elif ask.query.claim.gap:
+    elif ask.query.claim._gap:
         answer, gap = (column.struct.field(name).cast(pl.String) for name in ("answer", "gap"))
         text = answer + pl.coalesce(pl.format(" (ahead by {})", gap), pl.lit(""))
     else:

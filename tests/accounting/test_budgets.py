@@ -27,7 +27,7 @@ from polars.testing import assert_frame_equal
 from dp_polars import Budget, BudgetExceededError
 from dp_polars._accounting import budget as budgets
 from dp_polars._accounting import ledger
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_of_choice
 from dp_polars._accounting.terms import Contributions, Loss
 from tests.accounting.test_deltas import MICRO, gaussian, keys, pure
 from tests.helpers.reference import bounded_range_rho
@@ -51,7 +51,7 @@ LOG = {
 
 def claim(*, epsilon=None, rho=None, mechanism=None, contributions=ONE, relation="add_or_remove_one"):
     loss = Loss.of(epsilon=epsilon, rho=rho)
-    return Claim.of(loss, mechanism, Fraction(1), contributions, relation)
+    return claim_of_choice(loss, mechanism, Fraction(1), contributions, relation)
 
 
 def pay(budget, *claims, unit="patient", relation="add_or_remove_one"):

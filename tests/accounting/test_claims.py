@@ -14,7 +14,7 @@ from flint import arb, ctx, fmpq
 from hypothesis import given
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.claims import Claim, check_mechanism, claim_for_scores, claim_of_choice
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, pure_rho, scaled_cost, scaled_rate
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import as_fraction
@@ -30,7 +30,9 @@ spreads = st.builds(lambda m, extra: Contributions(m + extra, m), st.integers(1,
 
 
 def claim(loss, unit, mechanism, *, score_range=1, contributions=ONE):
-    return Claim.of(Loss(Fraction(loss), unit), mechanism, Fraction(score_range), contributions, "add_or_remove_one")
+    return claim_of_choice(
+        Loss(Fraction(loss), unit), mechanism, Fraction(score_range), contributions, "add_or_remove_one"
+    )
 
 
 def ball(x):
@@ -285,8 +287,8 @@ def test_equal_rho_gives_the_exponential_mechanism_the_larger_rate():
 SPREAD = Contributions(5, 2)
 MADE = {
     "by hand": lambda: Claim(Loss(Fraction(1, 3), "epsilon"), "permute_and_flip", Fraction(2), SPREAD, "replace_one"),
-    "of": lambda: Claim.of(Loss.of(epsilon=None, rho=0.2), None, Fraction(3), SPREAD, "add_or_remove_one"),
-    "for scores": lambda: Claim.for_scores(Loss.of(epsilon=1, rho=None), "exponential", 3, monotonic=False),
+    "of": lambda: claim_of_choice(Loss.of(epsilon=None, rho=0.2), None, Fraction(3), SPREAD, "add_or_remove_one"),
+    "for scores": lambda: claim_for_scores(Loss.of(epsilon=1, rho=None), "exponential", 3, monotonic=False),
     "of an expression": lambda: dpp.mode("x", ["a"], rho=0.1, contributions=3).query.claim,
     "of a query": lambda: dpp.protect("p", max_rows=3).agg(dpp.median("x", [1], epsilon=0.5))._asks[0].query.claim,
 }
@@ -337,7 +339,7 @@ def test_a_loss_is_above_0(unit, value):
         ({"mechanism": "gaussian"}, "mechanism must be one of"),
         ({"score_range": Fraction(0)}, "score_range must be greater than 0"),
         ({"neighboring_relation": "none"}, "neighboring_relation must be one of"),
-        ({"draws": 0}, "draws must be"),
+        ({"_draws": 0}, "draws must be"),
     ],
 )
 def test_every_field_of_a_claim_is_checked(change, words):
@@ -356,7 +358,7 @@ def test_every_field_of_a_claim_is_checked(change, words):
 @given(epsilon=positive, spread=spreads)
 def test_a_gap_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho(mechanism, epsilon, spread):
     without = claim(epsilon, "epsilon", mechanism, contributions=spread)
-    gap = replace(without, gap=True)
+    gap = replace(without, _gap=True)
     assert (gap.rate, gap.cost("epsilon")) == (without.rate, epsilon)
     assert gap.mechanism == mechanism
     assert gap.cost("rho") == scaled_cost("rho", "discrete_laplace", epsilon / spread.total, spread)
@@ -369,7 +371,7 @@ def test_a_gap_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho(mechanis
 
 def test_numbers_have_no_gap():
     with pytest.raises(ValueError, match="a gap must be that of a choice, got the mechanism 'discrete_laplace'"):
-        replace(dpp.len(epsilon=1).query.claim, gap=True)
+        replace(dpp.len(epsilon=1).query.claim, _gap=True)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -404,7 +406,7 @@ def test_keys_spend_a_delta_and_only_they(mechanism):
     with pytest.raises(ValueError, match=r"^keys must count every person once"):
         replace(made, contributions=Contributions(3, 2))
     with pytest.raises(ValueError, match=r"^keys must count every person once"):
-        replace(made, draws=2)
+        replace(made, _draws=2)
     for other in ("permute_and_flip", "exponential", "discrete_laplace"):
         with pytest.raises(ValueError, match=f"^delta must be 0 for '{other}', which spends none, got 1e-06"):
             replace(claim(1, "epsilon", other) if other != "discrete_laplace" else noisy(), delta=Fraction(1, 10**6))

@@ -273,7 +273,7 @@ def test_parts_of_rows_in_a_mean_cost_no_more_than_their_norm():
 
 def test_the_draws_of_a_variance_cost_together():
     """A value moves a distance d, a square 2d² − 1 and a count: another in its place by hardly more than both alone."""
-    same_group, ends = under("replace_one", dpp.var("x", 0, 1, rho=1).query).claim.same_group, np.linspace(-1, 1, 401)
+    same_group, ends = under("replace_one", dpp.var("x", 0, 1, rho=1).query).claim._same_group, np.linspace(-1, 1, 401)
     of_value = np.stack([ends, 2 * ends**2 - 1, np.ones_like(ends)], axis=1)
     part = np.concatenate([np.linspace(0, 1, 101), 1 / np.linspace(1, 1e-3, 101)])[:, None, None, None]
     worst_square, worst_sum = 0.0, 0.0
@@ -315,4 +315,4 @@ def test_what_a_replacement_in_one_group_does_is_checked():
         ("replace_one", "exponential", Fraction(4, 3), False),
     ):
         with pytest.raises(ValueError, match=r'^same_group must be 1, or under "replace_one" from 1/2 on'):
-            Claim(loss, mechanism, Fraction(1), one, relation, same_group=same_group, gap=gap)
+            Claim(loss, mechanism, Fraction(1), one, relation, _same_group=same_group, _gap=gap)

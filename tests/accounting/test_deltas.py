@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from dp_polars import Budget, BudgetExceededError, analysis
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_of_choice
 from dp_polars._accounting.costs import epsilon_at, pure_epsilon, zcdp_delta
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import as_fraction, ball, precision, show
@@ -28,7 +28,7 @@ def keys(loss, delta=MICRO, unit="epsilon", groups=1):
 
 
 def pure(loss, unit="epsilon", mechanism=None):
-    return Claim.of(Loss(Fraction(loss), unit), mechanism, Fraction(1), ONE, RELATION)
+    return claim_of_choice(Loss(Fraction(loss), unit), mechanism, Fraction(1), ONE, RELATION)
 
 
 def gaussian(rho):
@@ -258,7 +258,7 @@ def test_the_delta_of_several_people(epsilon, delta, people):
     low, high = pi[:-people], pi[people:]
     grown = math.exp(people * epsilon)
     worst = max((high - grown * low).max(), (low - grown * high).max(), (1 - low - grown * (1 - high)).max())
-    bound = float(keys(Fraction(str(epsilon)), Fraction(str(delta))).delta_of(people))
+    bound = float(keys(Fraction(str(epsilon)), Fraction(str(delta)))._delta_of(people))
     assert worst <= bound * (1 + 1e-9)
     if bound < 0.3:
         assert bound <= worst * 1.01  # no more than needed
@@ -266,11 +266,11 @@ def test_the_delta_of_several_people(epsilon, delta, people):
 
 def test_deltas_of_distances():
     one = keys(0.5, MICRO, groups=4)
-    assert [one.delta_of(d) for d in (0, Fraction(1, 2), 1)] == [0, MICRO, MICRO]
-    assert one.delta_of(Fraction(3, 2)) == one.delta_of(2) > 2 * MICRO
-    assert one.delta_of(10**6) == 1
-    assert [keys(0.5, MICRO, "rho").delta_of(d) for d in (0, 1, 2)] == [0, MICRO, 1]
-    assert [pure(1).delta_of(d) for d in (0, 1, 5)] == [0, 0, 0]
+    assert [one._delta_of(d) for d in (0, Fraction(1, 2), 1)] == [0, MICRO, MICRO]
+    assert one._delta_of(Fraction(3, 2)) == one._delta_of(2) > 2 * MICRO
+    assert one._delta_of(10**6) == 1
+    assert [keys(0.5, MICRO, "rho")._delta_of(d) for d in (0, 1, 2)] == [0, MICRO, 1]
+    assert [pure(1)._delta_of(d) for d in (0, 1, 5)] == [0, 0, 0]
 
 
 def test_deltas_of_several_keys_add_up():

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_of_choice
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars.analysis._laws import block_probabilities
 from tests.helpers import reference
@@ -144,7 +144,7 @@ def test_order_and_a_common_shift_do_not_matter(scores, epsilon, mechanism, rand
 @pytest.mark.parametrize("monotonic", [True, False])
 def test_the_rate_is_that_of_the_claim(mechanism, loss, monotonic):
     score_range = Fraction(3) if monotonic else Fraction(6)
-    claim = Claim.of(
+    claim = claim_of_choice(
         Loss.of(**{"epsilon": None, "rho": None} | loss), mechanism, score_range, Contributions(1, 1), None
     )
     options = {"sensitivity": 3, "monotonic": monotonic, "mechanism": mechanism} | loss

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting import costs as conversions
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_of_choice
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import as_fraction, ball, lower, precision, upper
 from dp_polars.analysis import _profile
@@ -289,7 +289,7 @@ def test_deltas_and_epsilons_at_the_end_are_not_below_the_truth(n):
 def test_claims_of_different_relations_do_not_compose():
     loss, bounds = Loss(Fraction(1), "epsilon"), Contributions(1, 1)
     relations = ("add_or_remove_one", "replace_one", None)
-    claims = [Claim.of(loss, None, Fraction(1), bounds, relation) for relation in relations]
+    claims = [claim_of_choice(loss, None, Fraction(1), bounds, relation) for relation in relations]
     assert analysis.compose(claims[1:], delta=0) == 2
     refused(ValueError, "releases must all be for one neighboring_relation", analysis.compose, claims, delta=0)
 
@@ -297,22 +297,22 @@ def test_claims_of_different_relations_do_not_compose():
 def test_claims_compose_with_all_that_a_person_loses():
     need("dp_accounting")
     loss = Loss.of(epsilon=1, rho=None)
-    one = Claim.of(loss, "permute_and_flip", Fraction(2), Contributions(1, 1), None)
+    one = claim_of_choice(loss, "permute_and_flip", Fraction(2), Contributions(1, 1), None)
     assert analysis.PrivacyProfile.of([one]) == analysis.privacy_profile(1)
     # 7 rows, at most 3 in a group: two full groups and one row more, epsilon 3/7, 3/7 and 1/7.
-    spread = Claim.of(loss, "permute_and_flip", Fraction(2), Contributions(7, 3), None)
+    spread = claim_of_choice(loss, "permute_and_flip", Fraction(2), Contributions(7, 3), None)
     parts = (("permute_and_flip", Fraction(3, 7), 2), ("permute_and_flip", Fraction(1, 7), 1))
     assert analysis.PrivacyProfile.of([spread]).parts == parts
     assert analysis.compose([spread], delta=0) == 1
     assert analysis.compose([spread, one], delta=1e-5) < 2
-    zcdp = Claim.of(Loss.of(epsilon=None, rho=0.125), None, Fraction(1), Contributions(1, 1), None)
+    zcdp = claim_of_choice(Loss.of(epsilon=None, rho=0.125), None, Fraction(1), Contributions(1, 1), None)
     assert analysis.PrivacyProfile.of([zcdp]).parts == (("exponential", zcdp.rate, 1),)
     assert bounded_range_rho(zcdp.rate) == pytest.approx(0.125, rel=1e-25)
 
 
 def noise_claim(mechanism, spread=(1, 1), draws=1, **loss):
     loss = Loss.of(**{"epsilon": None, "rho": None, **loss})
-    return Claim(loss, mechanism, Fraction(3), Contributions(*spread), None, draws=draws)
+    return Claim(loss, mechanism, Fraction(3), Contributions(*spread), None, _draws=draws)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 2, 6])
@@ -575,10 +575,10 @@ def test_replaced_numbers_compose_as_they_are_charged(bounds, groups):
         claim = grouped.agg(asked[number](**loss))._asks[0].query.claim
         profile = analysis.PrivacyProfile.of([claim])
         assert profile.rho == claim.cost("rho")
-        if claim.has_epsilon:
+        if claim._has_epsilon:
             assert profile._pure() == claim.cost("epsilon")
         else:
-            assert sum(n * shift**2 for _, shift, n in profile.parts) == claim.squares * claim.rate**2
+            assert sum(n * shift**2 for _, shift, n in profile.parts) == claim._squares * claim.rate**2
             assert profile.epsilon(1e-6) < conversions.zcdp_epsilon(claim.loss.value, 1e-6)
             # No move of a draw is longer than the longest part, by which the noise is widened.
             row = claim.rate * claim.score_range * claim.contributions.per_group

@@ -142,7 +142,7 @@ def test_answer_and_gap_come_from_one_draw(monkeypatch):
 
 def test_expressions_survive_pickling():
     expr = pickle.loads(pickle.dumps(X.dp.argmax(sensitivity=1, gap=True, gap_step=2, epsilon=500)))
-    assert expr.query.claim.gap
+    assert expr.query.claim._gap
     led = pl.DataFrame({"x": [0, 31]}).select(expr).unnest("x")
     assert led.row(0) == (1, 30)
 

@@ -82,7 +82,7 @@ def test_they_pickle():
     assert FRAME.select(exprs).row(0) == (5, 4, 10, 2.75)
     again = pickle.loads(pickle.dumps(dpp.n_people(rho=1)))
     assert again.query == dpp.n_people(rho=1).query
-    assert pickle.loads(pickle.dumps(dpp.mean("x", 0, 1, rho=1).query.claim)).draws == 2
+    assert pickle.loads(pickle.dumps(dpp.mean("x", 0, 1, rho=1).query.claim))._draws == 2
 
 
 def test_a_plain_frame_does_not_know_who_is_a_person():

@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_polars import Budget, BudgetExceededError
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_of_choice
 from dp_polars._accounting.terms import Contributions, Loss
 
 RELATION = "add_or_remove_one"
@@ -26,7 +26,7 @@ RELATION = "add_or_remove_one"
 
 def spend(acknowledge, *, path, total, loss, letter, charges=None, start=0.0, reads=False):
     """Charge one loss again and again, until the budget is full or `charges` are made; a thread may read the file."""
-    claim = Claim.of(Loss(Fraction(loss), "epsilon"), None, Fraction(1), Contributions(1, 1), RELATION)
+    claim = claim_of_choice(Loss(Fraction(loss), "epsilon"), None, Fraction(1), Contributions(1, 1), RELATION)
     time.sleep(max(0.0, start - time.time()))
     budget = Budget(epsilon=Fraction(total), path=path)
     if reads:

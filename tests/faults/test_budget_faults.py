@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_of_choice
 from dp_polars._accounting.terms import Contributions, Loss
 from tests.faults.asker import asked
 
@@ -454,7 +454,7 @@ def leave_hot_journal(path):
 
 def pay(budget, *losses):
     one = Contributions(1, 1)
-    claims = [Claim.of(Loss(x, "epsilon"), None, Fraction(1), one, "add_or_remove_one") for x in losses]
+    claims = [claim_of_choice(Loss(x, "epsilon"), None, Fraction(1), one, "add_or_remove_one") for x in losses]
     budget._charge(
         [(f"output {i} of a query", claim) for i, claim in enumerate(claims)],
         privacy_unit="patient",

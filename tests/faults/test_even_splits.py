@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dp_polars as dpp
 from dp_polars import Budget, BudgetExceededError, analysis
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_of_choice
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, check_delta
 from dp_polars._base.numbers import as_fraction, as_loss, loss_up, positive_loss
 from tests.helpers.needs import need
@@ -67,7 +67,7 @@ def test_other_numbers_are_exact_and_narrow_floats_keep_fewer_digits():
 
 
 def claims(loss, k):
-    return [(f"part {n}", Claim.of(loss, None, Fraction(1), ONE_RELEASE, None)) for n in range(k)]
+    return [(f"part {n}", claim_of_choice(loss, None, Fraction(1), ONE_RELEASE, None)) for n in range(k)]
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])

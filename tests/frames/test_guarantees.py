@@ -197,14 +197,14 @@ def test_500_random_queries_keep_their_guarantee_in_the_better_unit():
         if unit == "rho" and not is_whole:
             assert 0.9999 * float(epsilon) < proved_epsilon(float(total), float(delta)) <= float(epsilon) * (1 + 1e-9)
         other = "rho" if unit == "epsilon" else "epsilon"
-        if "kept" in claims and not claims["kept"].has_epsilon:
+        if "kept" in claims and not claims["kept"]._has_epsilon:
             assert unit == "rho"
             continue
         there = query.scaled_to(**{other: rho if other == "rho" else epsilon})
         if "near" not in claims:  # its loss was found in epsilon, and is found anew in rho
             assert size_of(scaled._asks) <= size_of(there._asks) * (1 + 1e-9)
         for ask, before in zip(scaled._asks, query._asks, strict=True):
-            if before.query.claim.is_open:
+            if before.query.claim._is_open:
                 assert ask.query.claim.mechanism == ask.query.in_unit(unit).claim.mechanism
     assert min(taken.values()) > 125
 
@@ -288,7 +288,7 @@ def test_mechanisms_by_name_stay_and_all_others_are_the_better_ones():
         query = private().agg(**asked).scaled_to(**{unit: 1})
         mechanisms = [claim.mechanism for claim in query._request.claims]
         assert mechanisms[:4] == ["permute_and_flip", "exponential", "discrete_laplace", "exponential"]
-        assert (mechanisms[4], query._asks[4].query.claim.draws, mechanisms[5]) == free
+        assert (mechanisms[4], query._asks[4].query.claim._draws, mechanisms[5]) == free
         assert query.loss.value == 1 if unit == "epsilon" else query._request.claims[0].cost("rho") == Fraction(1, 6)
 
 
@@ -411,7 +411,7 @@ def test_what_asks_for_losses_needs_none():
 
 def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_rows():
     claim = dpp.n_people().query.claim
-    assert (claim.rate, claim.is_open) == (0, True)
+    assert (claim.rate, claim._is_open) == (0, True)
     with pytest.raises(ValueError, match="a loss must be said first"):
         claim.cost("epsilon")
     with pytest.raises(ValueError, match="a loss must be said first"):

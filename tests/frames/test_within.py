@@ -160,14 +160,14 @@ def test_a_mechanism_by_name_is_kept():
 )
 def test_top_k_draws_as_it_would_at_a_loss_in_that_unit(k, word, unit, joint, mechanism, draws):
     (ask,) = private(unit=unit).agg(dpp.top_k("x", k, range(9), within=60, mechanism=word))._asks
-    assert (ask.query.joint, ask.query.claim.mechanism, ask.query.claim.draws) == (joint, mechanism, draws)
+    assert (ask.query.joint, ask.query.claim.mechanism, ask.query.claim._draws) == (joint, mechanism, draws)
     assert ask.query.claim.loss.unit == unit
 
 
 def test_a_gap_is_paid_in_epsilon_by_any_budget():
     frame = private(unit="rho")
     (ask,) = frame.agg(dpp.mode("d", within=12, gap=True))._asks
-    assert ask.query.claim.gap
+    assert ask.query.claim._gap
     assert ask.query.claim.loss == private().agg(dpp.mode("d", within=12)).loss
 
 

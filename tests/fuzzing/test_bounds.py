@@ -90,7 +90,7 @@ def check_bounds(suite: Conformance, case: Case) -> None:
         sizes = by_group.values()
         assert sum(sizes) <= claim.total
         assert max(sizes, default=0) <= claim.per_group
-        assert sum(size**2 for size in sizes) <= claim.squares
+        assert sum(size**2 for size in sizes) <= claim._squares
         assert len(sizes) <= limits.get("max_groups", case.groups)
         assert len(sizes) >= 1, "somebody is left out"
         if people:

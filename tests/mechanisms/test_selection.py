@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as arrays
 
 from dp_polars import analysis
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_for_scores
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import exact_numbers
 from dp_polars._base.numbers import system_rng
@@ -210,8 +210,8 @@ def test_errors_show_no_score(scores):
 
 def test_the_range_of_monotonic_scores_is_the_sensitivity(mechanism):
     loss = Loss.of(epsilon=3, rho=None)
-    assert Claim.for_scores(loss, mechanism, 0.1, monotonic=True).rate == 30
-    assert Claim.for_scores(loss, mechanism, 0.1, monotonic=False).rate == 15
+    assert claim_for_scores(loss, mechanism, 0.1, monotonic=True).rate == 30
+    assert claim_for_scores(loss, mechanism, 0.1, monotonic=False).rate == 15
 
 
 # Gaps

@@ -10,7 +10,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting import costs
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_for_scores
 from dp_polars._accounting.terms import Contributions, Loss, Terms
 from dp_polars._base.numbers import ball, lower, precision, upper
 from dp_polars._mechanisms.noise import noise_bound, noise_of
@@ -111,7 +111,7 @@ def test_argmax_draws_by_its_law():
 
 @pytest.mark.usefixtures("toy")
 def test_its_error_is_bounded():
-    claim = Claim.for_scores(Loss(Fraction(1), "epsilon"), TOY, 1, monotonic=True)
+    claim = claim_for_scores(Loss(Fraction(1), "epsilon"), TOY, 1, monotonic=True)
     for k in (2, 5, 50):
         for beta in (0.3, 0.05, 0.001):
             t = error_bound(k, beta, claim)
@@ -140,8 +140,8 @@ def test_rho_pays_for_no_more_than_its_proof(relation, rows):
     query = dpp.quantile("x", Fraction(3, 5), range(4), rho=0.1, mechanism=TOY).query.under(rows, relation)
     claim = query.claim
     each = claim.rate * claim.score_range
-    assert claim.same_group == (1 if relation == "add_or_remove_one" else Fraction(5, 6))
-    most = claim.same_group * rows.per_group
+    assert claim._same_group == (1 if relation == "add_or_remove_one" else Fraction(5, 6))
+    most = claim._same_group * rows.per_group
     full, rest = divmod(rows.total, most)
     worst = max(
         full * costs.pure_rho(each * most) + costs.pure_rho(each * rest),

@@ -302,7 +302,7 @@ MUTANTS = [
         "a setting of the process sends private rows to a GPU, or to another machine",
         "::test_answers_are_the_same_whatever_a_process_sets"),
     # --- Files, readers, and numbers beyond floats
-    of("statistics/test_weights.py")("Claim.rate_in", "min(self.rate * step, _LARGEST_RATE)", "self.rate * step",
+    of("statistics/test_weights.py")("Claim._rate_in", "min(self.rate * step, _LARGEST_RATE)", "self.rate * step",
         "a release at a huge loss over wide steps fails after the charge",
         "::test_a_rate_per_step_beyond_all_floats_chooses_the_best"),
     # --- Cubes
@@ -330,7 +330,7 @@ MUTANTS = [
         "a table of one cell costs more rho than is charged", "::test_in_the_other_unit_no_schedule_costs_more"),
     _synthetic("AdaptivePlan.measured", "left - units", "left - 1", "a round with twice the loss is counted as one",
         "::test_rounds_add_up_to_their_loss_whatever_is_drawn"),
-    _synthetic("AdaptivePlan.chosen", "choice.rate_in(Fraction(1, UNITS))", "choice.rate",
+    _synthetic("AdaptivePlan.chosen", "choice._rate_in(Fraction(1, UNITS))", "choice.rate",
         "scores in fine units are raced by the rate of whole rows",
         "::test_no_transcript_of_a_tiny_domain_loses_more_than_its_claims"),
     _synthetic("_frames/synthetic_query:_request", "Contributions(total, total)", "Contributions(1, 1)",

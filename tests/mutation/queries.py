@@ -99,11 +99,11 @@ MUTANTS = [
         "the distances of a mean move by twice what they are charged for",
         "::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
     # --- How wrong an answer may be
-    _guaranteed("Claim.loss_units", "self.gap", "False", "a gap is charged in rho"),
-    _guaranteed("Claim.in_unit", "self.mechanism if self.is_asked else check_mechanism(self._kind, None, unit)",
+    _guaranteed("Claim._loss_units", "self._gap", "False", "a gap is charged in rho"),
+    _guaranteed("Claim._in_unit", "self.mechanism if self._is_asked else check_mechanism(self._kind, None, unit)",
         "check_mechanism(self._kind, None, unit)", "a mechanism by name is another one under rho"),
     # --- One guarantee for all outputs
-    _guaranteed("Claim.at_cost", "not self.has_epsilon", "False", "Gaussian noise is taken for pure"),
+    _guaranteed("Claim._at_cost", "not self._has_epsilon", "False", "Gaussian noise is taken for pure"),
     _guaranteed("_release/release:release_all", "part.request.refuse_open('release')", "",
         "what has no loss is released"),
     _within_and_more("Request.of", "request.typed(engine)", "request.typed(None)", "the column's step is not looked at"),

@@ -435,7 +435,7 @@ def test_an_interval_costs_its_three_draws(loss):
     measurement = as_measurement(query)
     assert measurement.map(1) == 1.0
     claim = query._asks[0].query.claim
-    assert claim.draws == 3
+    assert claim._draws == 3
     assert measurement.map(2) == pytest.approx(float(claim.cost(claim.loss.unit, 2)))
     released = measurement(pl.DataFrame({"x": [4] * 1000}))
     assert released.columns == ["x", "x_low", "x_high"]

@@ -95,7 +95,7 @@ for call in (
     except TypeError as error:
         print(str(error).splitlines()[0])
 open_ones = [dp.median([1], contributions=3), dp.median([1], loss_weight=1), dp.mode(["a"])]
-assert all(isinstance(one, dp_polars.PrivateExpr) and one.query.claim.is_open for one in open_ones)
+assert all(isinstance(one, dp_polars.PrivateExpr) and one.query.claim._is_open for one in open_ones)
 assert not isinstance(dp.median([1]), dp_polars.PrivateExpr)
 """
     both = "scale must be left out where epsilon, rho or another argument of dp_polars is given: it is OpenDP's."
@@ -209,7 +209,7 @@ def test_without_opendp_a_loss_may_be_left_out():
 import sys
 import dp_polars, polars as pl
 for made in (pl.col("x").dp.median([1]), pl.col("x").dp.quantile(0.5, [1])):
-    assert made.query.claim.is_open
+    assert made.query.claim._is_open
 assert not hasattr(pl.col("x").dp, "len")
 assert not any(name.partition(".")[0] == "opendp" for name in sys.modules)
 """

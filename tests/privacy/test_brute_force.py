@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_for_scores
 from dp_polars._accounting.costs import laplace_rho
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._mechanisms.histograms import QuantileScore
@@ -164,7 +164,7 @@ def test_own_scores_lose_no_more_than_they_say(sensitivity, monotonic, mechanism
     vectors = np.array(list(itertools.product(range(6), repeat=2)))
     vectors = np.column_stack([np.full(len(vectors), 3), vectors])  # only differences count
     for loss in (Loss(Fraction(3), "epsilon"), Loss(Fraction(1, 4), "rho")):
-        rate = Claim.for_scores(loss, mechanism, sensitivity, monotonic).rate
+        rate = claim_for_scores(loss, mechanism, sensitivity, monotonic).rate
 
         @functools.cache
         def log_law(scores, rate=rate):

@@ -61,7 +61,7 @@ def check_shares(query, moves, unit, least):
     found = [list(costs(query, change, unit)) for change in moves]
     shares, most = [ask.query.claim.loss.value for ask in query._asks], [max(own) for own in zip(*found, strict=True)]
     assert sum(shares) == query.loss.value
-    (attained,) = {ask.query.claim.attained for ask in query._asks}
+    (attained,) = {ask.query.claim._attained for ask in query._asks}
     assert all(share * least < each * attained <= share for share, each in zip(shares, most, strict=True)), most
     assert query.loss.value * least < max(map(sum, found)) <= query.loss.value
     return attained
@@ -109,7 +109,7 @@ def test_cubes_of_more_dimensions_cost_less_than_their_histograms():
     for number, factor in ((2, 0.82), (3, 0.71)):
         tables = list(itertools.combinations("abcd", number))
         query = private.cube(dimensions, counts="rows", tables=tables, rho=1)
-        assert float(query._asks[0].query.claim.attained) ** 0.5 < factor
+        assert float(query._asks[0].query.claim._attained) ** 0.5 < factor
 
 
 @pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES)])

@@ -275,7 +275,7 @@ def test_no_statistic_is_charged_less_than_it_costs(name, relation):
                 tables[key] = losses_of_group(statistic, query, per_group, people)
             found = worst(tables[key], total, per_group, groups, of_person, relation)
             costs = [("rho", found[1:].max())]
-            if query.claim.has_epsilon:
+            if query.claim._has_epsilon:
                 costs.append(("epsilon", found[0]))
             for unit, cost in costs:
                 share = cost / float(query.claim.cost(unit))

@@ -104,7 +104,7 @@ def changes(
     assert all((one.values == other.values).all() for one, other in zip(hashed, drawn, strict=True))
     parts, found = iter(drawn), {}
     for ask in query._asks:
-        of_ask = [next(parts) for _ in range(ask.query.claim.draws)]
+        of_ask = [next(parts) for _ in range(ask.query.claim._draws)]
         found[ask.name] = [Draw(one.claim, one.values.reshape(len(worlds), -1)) for one in of_ask]
     assert not list(parts)
     return found, query
@@ -222,7 +222,7 @@ def test_nor_does_a_replacement_in_one_group(bounds, keys, monkeypatch):
                 parts = iter(record(patch))
                 query.release(pl.DataFrame([("a", *row) for row in person], SCHEMA, orient="row"))
             for ask in query._asks:
-                drawn = [next(parts) for _ in range(ask.query.claim.draws)]
+                drawn = [next(parts) for _ in range(ask.query.claim._draws)]
                 found.setdefault(ask.name, []).append(drawn)
         draws = {
             name: [Draw(of[0].claim, np.stack([one.values for one in of])) for of in zip(*people, strict=True)]
@@ -267,7 +267,7 @@ def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
         monkeypatch, {name: asks(epsilon=EPSILON)[name]}, max_rows=1, max_groups=3, neighboring_relation=relation
     )
     draws = found[name]
-    assert len(draws) == query._asks[0].query.claim.draws == OF_SEVERAL[name]
+    assert len(draws) == query._asks[0].query.claim._draws == OF_SEVERAL[name]
     for draw in draws:
         assert EPSILON / len(draws) * (1 - ROUNDED) <= largest([draw], relation) <= EPSILON / len(draws)
 

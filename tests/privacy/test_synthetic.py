@@ -167,7 +167,7 @@ def test_a_choice_has_the_law_of_the_race(unit):
     model = Anything(SHAPE, [])
     model.tables = {(0,): np.array([2.5, 1.5]), (1,): np.ones(3), (0, 1): np.array([4.0, 0, 0, 0, 0, 0])}
     claims, choice = dict.fromkeys(counts, tables.of_part(Fraction(1, 2))), choices.of_part(Fraction(1, 2))
-    rate = choice.rate_in(Fraction(1, UNITS))
+    rate = choice._rate_in(Fraction(1, UNITS))
     assert choice.mechanism == {"epsilon": "permute_and_flip", "rho": "exponential"}[unit]
     scores = list(plan.scores(counts, model.tables, claims))
     expected = floats(law(scores, rate=rate, mechanism=choice.mechanism, digits=30))
@@ -244,7 +244,7 @@ def test_in_the_other_unit_no_schedule_costs_more():
         parts = [Fraction(b - a, most) for a, b in itertools.pairwise([0, *cuts, most]) if a < b]
         spent = sum(choices.of_part(part).cost("epsilon") for part in parts)
         assert spent <= choices.claim.cost("epsilon")
-    assert choices.claim.draws == most
+    assert choices.claim._draws == most
     assert choices.claim.contributions == Contributions(1, 1)
 
 
@@ -255,7 +255,7 @@ def test_a_choice_in_rho_keeps_its_divergence(order, relation):
     choice, claims = choices.of_part(Fraction(1, 3)), {}
     for axes, _ in plan.weights:
         claims[axes] = tables.of_part(Fraction(1, 3))
-    rate, chance, largest = choice.rate_in(Fraction(1, UNITS)), np.random.default_rng(8), 0.0
+    rate, chance, largest = choice._rate_in(Fraction(1, UNITS)), np.random.default_rng(8), 0.0
 
     def of(cells):
         return {axes: cells.reshape(SHAPE).sum(axis=tuple({0, 1} - {*axes})).ravel() for axes in claims}

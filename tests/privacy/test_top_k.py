@@ -100,8 +100,8 @@ def test_one_row_in_the_place_of_another_moves_joint_scores_by_three_at_most():
                 worst, of_one = max(worst, ranges), max(of_one, ranges if not come else 0)
         assert (worst, of_one) == (3 * heaviest, 2 * heaviest)
         claim = query(k, "joint", "replace_one", size=size, epsilon=1, counts="rows").claim
-        assert claim.same_group * claim.score_range == 3
-        assert query(k, "joint", "replace_one", size=size, epsilon=1).claim.same_group == 1
+        assert claim._same_group * claim.score_range == 3
+        assert query(k, "joint", "replace_one", size=size, epsilon=1).claim._same_group == 1
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -110,7 +110,7 @@ def test_costs_follow_from_the_draws(loss, mechanism):
     """In both units, over groups and rows: never below what the rate costs, and no more than what was asked."""
     asked = query(4, mechanism, "replace_one", size=6, **loss).under(Contributions(6, 2), "replace_one")
     claim, draws = asked.claim, 1 if mechanism == "joint" else 4
-    assert claim.draws == draws
+    assert claim._draws == draws
     assert claim.score_range == (4 if mechanism == "joint" else 2)
     x = claim.rate * claim.score_range
     assert claim.cost("epsilon") >= draws * x * 6

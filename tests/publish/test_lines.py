@@ -136,7 +136,7 @@ def agree(query, explained=None, facts=None):
         claim = asks[row["output"]].claim
         assert (one["rate"], row["rate"]) == (float(claim.rate),) * 2
         assert (one["score_range"], row["score_range"]) == (str(claim.score_range), float(claim.score_range))
-        assert (one["mechanism"], one["draws"]) == (claim.mechanism, claim.draws)
+        assert (one["mechanism"], one["draws"]) == (claim.mechanism, claim._draws)
         loss = one["loss"]
         assert (Fraction(loss["exact"]), loss["unit"]) == (claim.loss.value, claim.loss.unit)
         assert row[loss["unit"]] == loss_up(claim.loss.value)

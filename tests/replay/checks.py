@@ -206,14 +206,14 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
             in_range = ask.query.range_of(case.relation, groups) / ask.query.range_of("add_or_remove_one", groups)
         _check_spread(call, ask.query.claim, change, times, in_range, people=people)
         claim = ask.query.claim
-        charged = claim.charged_as if claim.gap else call.mechanism
+        charged = claim._charged_as if claim._gap else call.mechanism
         moved = list(_moved(call, theirs, change)) if call.kind != "above" else list(_moved_above(call, change))
         costs[ask.name][0] += call.draws * sum(moved, Fraction(0))
         costs[ask.name][1] += call.draws * sum((scaled_cost("rho", charged, x, _ONE) for x in moved), Fraction(0))
     for name, (epsilon, rho) in costs.items():
         claim = known[name].query.claim
         assert any(found in (name, "") for found, _ in draws), f"{name} is not drawn"
-        if claim.has_epsilon:
+        if claim._has_epsilon:
             assert epsilon <= claim.cost("epsilon") * _ROUNDING, f"{name} moves by more than epsilon"
         assert rho <= claim.cost("rho") * _ROUNDING, f"{name} moves by more than rho"
     unit = query.loss.unit
@@ -266,7 +266,7 @@ def _check_spread(
         most = call.unit
         assert all(abs(n) <= most for n in change.values()), "a code moves by more than a person"
     assert max(by_group.values(), default=0) <= times * bounds.per_group * most, "a group moves by more than its rows"
-    if claim.has_epsilon:  # people beyond the limits count in part: the norm that the noise needs is limited
+    if claim._has_epsilon:  # people beyond the limits count in part: the norm that the noise needs is limited
         assert sum(by_group.values()) <= times * bounds.total * most, "the groups move by more than all rows (L1)"
     squares = sum(n**2 for n in by_group.values())
     assert squares <= (times * most) ** 2 * bounds.squares, "the groups move by more than all rows (squared L2)"

@@ -74,10 +74,12 @@ def test_it_composes_as_what_is_pure():
 def test_it_is_asked_by_epsilon_only():
     with pytest.raises(ValueError, match=r"^the first above a threshold must be requested with epsilon, got rho=1"):
         dpp.first_above("x", [1], threshold=3, rho=1)
-    assert dpp.first_above("x", [1], threshold=3).query.claim.is_open  # until scaled_to gives it an epsilon
+    assert dpp.first_above("x", [1], threshold=3).query.claim._is_open  # until scaled_to gives it an epsilon
     claim = ask().query.claim
     with pytest.raises(ValueError, match="same_group must be 1"):
-        dpp.Claim(claim.loss, "first_above", Fraction(3), claim.contributions, "replace_one", same_group=Fraction(2, 3))
+        dpp.Claim(
+            claim.loss, "first_above", Fraction(3), claim.contributions, "replace_one", _same_group=Fraction(2, 3)
+        )
     with pytest.raises(ValueError, match="mechanism must be one of"):
         dpp.mode("x", [1], epsilon=1, mechanism="first_above")
 

@@ -223,7 +223,7 @@ def neighbours(counts, relation):
 def test_no_neighbours_are_told_apart_by_more_than_the_loss(alpha, relation, loss):
     for mechanism in MECHANISMS:
         query = asked(alpha, 4, groups=1, relation=relation, mechanism=mechanism, **loss)
-        assert query.claim.draws == 3
+        assert query.claim._draws == 3
         assert query.claim.loss.value == next(iter(loss.values()))
         ratio, divergence = largest_loss(query, alpha, relation)
         claimed = {unit: float(query.claim.cost(unit)) for unit in ("epsilon", "rho")}
@@ -231,7 +231,7 @@ def test_no_neighbours_are_told_apart_by_more_than_the_loss(alpha, relation, los
         assert divergence <= claimed["rho"] * (1 + 1e-9), (mechanism, divergence, claimed)
         assert divergence >= 0.3 * claimed["rho"], (mechanism, divergence, claimed)
         if "epsilon" in loss:  # ends that are not paid for are found out
-            unpaid = query.with_claim(replace(query.claim, draws=1))
+            unpaid = query.with_claim(replace(query.claim, _draws=1))
             assert largest_loss(unpaid, alpha, relation)[0] > 1.2 * claimed["epsilon"]
 
 
@@ -407,7 +407,7 @@ def test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused():
     assert max(query.public_rows) <= 2**40
     drawn = query.drawn([Histogram(np.array([7]), np.array([2**38]), np.array([1, 0, 0]))])
     assert [len(column) for column in drawn] == [3, 3, 3]
-    assert replace(query.claim, draws=1).rate > query.claim.rate
+    assert replace(query.claim, _draws=1).rate > query.claim.rate
 
 
 def test_hidden_groups_have_no_ends():

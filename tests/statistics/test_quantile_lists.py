@@ -120,7 +120,7 @@ def test_other_lists_are_refused_with_the_reason(alphas, error, words):
 def test_rates_that_the_race_can_not_hold_are_refused():
     with pytest.raises(ValueError, match="between 2\\*\\*-1000 and 2\\*\\*1000"):
         asked([0.1, 0.5], epsilon=Fraction(1, 2**999))
-    assert asked([0.1, 0.5], epsilon=Fraction(1, 2**990)).claim.draws == 2
+    assert asked([0.1, 0.5], epsilon=Fraction(1, 2**990)).claim._draws == 2
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -131,12 +131,12 @@ def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relati
     alphas, bounds = [Fraction(i, 10) for i in range(1, 10)], Contributions(5, 2)
     query = asked(alphas, **{unit: Fraction(3, 5)}, mechanism=mechanism).under(bounds, relation)
     claim, levels = query.claim, 4
-    assert (claim.draws, claim.contributions, claim.neighboring_relation) == (levels, bounds, relation)
+    assert (claim._draws, claim.contributions, claim.neighboring_relation) == (levels, bounds, relation)
     # Tenths are halves of what is above them, but for the second level: two fifths and three fifths.
     shares = [Fraction(1, 2), Fraction(3, 5), Fraction(1, 2), Fraction(1, 2)] if relation == "replace_one" else []
-    assert claim.levels == tuple(1 / (2 * share) for share in shares)
-    x, every = claim.rate * claim.score_range, [replace(claim, draws=1, levels=(), same_group=Fraction(1))] * levels
-    alone = [replace(every[0], same_group=one) for one in claim.levels] or every
+    assert claim._levels == tuple(1 / (2 * share) for share in shares)
+    x, every = claim.rate * claim.score_range, [replace(claim, _draws=1, _levels=(), _same_group=Fraction(1))] * levels
+    alone = [replace(every[0], _same_group=one) for one in claim._levels] or every
     for budget, distance in itertools.product(("epsilon", "rho"), (1, 3)):
         charged = sum(one._cost_of(budget, x * distance, distance) for one in alone)
         assert charged * (1 - Fraction(1, 2**80)) <= claim.cost(budget, distance) <= charged * (1 + Fraction(1, 2**80))
@@ -144,9 +144,9 @@ def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relati
         assert (charged < most) == (budget == "rho" and relation == "replace_one")
     for node in query.root.nodes():
         one = asked(node.alpha, **{unit: Fraction(3, 5) / levels}, mechanism=mechanism).under(bounds, relation).claim
-        one = replace(one, same_group=Fraction(1))
+        one = replace(one, _same_group=Fraction(1))
         assert one.rate <= claim.rate / node.score_range
-        assert (one.rate == claim.rate / node.score_range) == (unit == "epsilon" or not claim.levels)
+        assert (one.rate == claim.rate / node.score_range) == (unit == "epsilon" or not claim._levels)
     assert claim.cost(unit) == Fraction(3, 5)
 
 

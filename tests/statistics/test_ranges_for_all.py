@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 import z3
 
-from dp_polars._accounting.claims import Claim, range_of
+from dp_polars._accounting.claims import Claim, claim_for_scores, range_of
 from dp_polars._accounting.terms import Loss
 from dp_polars._bins.candidates import Categories, ordered
 from dp_polars._bins.weights import ONE_EACH, Weights
@@ -46,10 +46,10 @@ VALUES = Categories.of(pl.Series(list("abcde")))
 
 def claim(mechanism=None, draws=1):
     loss = Loss.of(epsilon=1, rho=None)
-    return Claim(loss, mechanism or "permute_and_flip", Fraction(1), ONE, None, draws=draws)
+    return Claim(loss, mechanism or "permute_and_flip", Fraction(1), ONE, None, _draws=draws)
 
 
-ONE = Claim.for_scores(Loss.of(epsilon=1, rho=None), None, 1, True).contributions
+ONE = claim_for_scores(Loss.of(epsilon=1, rho=None), None, 1, True).contributions
 NOISE = claim("discrete_laplace")
 
 

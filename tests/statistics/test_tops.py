@@ -44,7 +44,7 @@ def top(k=3, candidates=range(9), **given):
 )
 def test_the_draws_share_the_loss(query, mechanism, draws, score_range, rate):
     claim = query.claim
-    assert (claim.mechanism, claim.draws, claim.score_range) == (mechanism, draws, score_range)
+    assert (claim.mechanism, claim._draws, claim.score_range) == (mechanism, draws, score_range)
     assert float(claim.rate) == pytest.approx(float(rate), rel=1e-15)
     assert claim.cost(claim.loss.unit) == claim.loss.value
 
@@ -224,7 +224,7 @@ def test_the_alternative_has_the_same_loss_and_bounds():
         asked = under(REPLACE, top(3, epsilon=1, mechanism=mechanism))
         other = asked.alternative()
         assert isinstance(other, ValueCounts)
-        assert (other.claim.loss, other.claim.draws, other.claim.score_range) == (asked.claim.loss, 1, 2)
+        assert (other.claim.loss, other.claim._draws, other.claim.score_range) == (asked.claim.loss, 1, 2)
     assert X.dp.top_k(3, epsilon=1).query.alternative() is None
     assert X.dp.top_k(3, rho=1).query.alternative(pl.Enum(["a", "b", "c"])).claim.mechanism == "discrete_gaussian"
 

@@ -82,7 +82,7 @@ def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expec
     private = dpp.protect("p", max_rows_per_group=9, neighboring_relation=relation).group_by({"g": range(groups)})
     claim = private.agg(x=dpp.sum("x", -100, 100, per_person=ends, rho=1))._asks[0].query.claim
     assert claim.score_range == expected
-    assert claim.same_group == same_group
+    assert claim._same_group == same_group
     assert claim.contributions == Contributions(groups, 1)
 
 
