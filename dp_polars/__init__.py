@@ -148,7 +148,7 @@ def __getattr__(name: str) -> object:
     meant = None if name.startswith("_") else _like(name, [*__all__, *_ON_DEMAND])
     hint = "" if meant is None else f".\n\nHint: did you mean dp_polars.{meant}?"
     msg = f"module {__name__!r} has no attribute {name!r}{hint}"
-    raise AttributeError(msg)
+    raise AttributeError(msg, name=name, obj=None)  # then a terminal doesn't repeat the hint
 
 
 def __dir__() -> list[str]:

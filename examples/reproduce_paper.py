@@ -194,7 +194,7 @@ def curves(data: dict[str, np.ndarray], tick: Callable[[], object]) -> Result:
     for name, counts in data.items():
         for task, (scores_of, monotonic) in TASKS.items():
             scores = scores_of(counts)
-            end = analysis.scores.loss_for(scores, expected_error=1, monotonic=monotonic, mechanism=EM)
+            end = analysis.scores.loss_needed(scores, expected_error=1, monotonic=monotonic, mechanism=EM)
             for epsilon in np.linspace(end / POINTS, end, POINTS).tolist():
                 for mechanism in (PF, EM, LAPLACE):
                     error = analysis.scores.expected_error(
@@ -252,7 +252,7 @@ def at_50(data: dict[str, np.ndarray], tick: Callable[[], object]) -> Result:
         for unit, factor in (("paper", 2 if task == "mode" else 1), ("people", 1)):
             for name, counts in data.items():
                 scores = scores_of(counts)
-                epsilon = analysis.scores.loss_for(
+                epsilon = analysis.scores.loss_needed(
                     scores, expected_error=50 / factor, monotonic=monotonic, mechanism=EM
                 )
                 errors = [
@@ -350,7 +350,7 @@ def known_values(data: dict[str, np.ndarray], results: dict[str, pl.DataFrame], 
         errors = {
             m: analysis.scores.expected_error(scores, epsilon=0.04, monotonic=True, mechanism=m) for m in (EM, PF)
         }
-        needed = analysis.scores.loss_for(scores, expected_error=errors[PF], monotonic=True, mechanism=EM)
+        needed = analysis.scores.loss_needed(scores, expected_error=errors[PF], monotonic=True, mechanism=EM)
         rows.append(("HEPTH mode, ε = 0.04: error of EM / error of PF", 1.84, errors[EM] / errors[PF], 5e-3))
         rows.append(("HEPTH mode, ε = 0.04: budget EM needs for PF's error", 1.27, needed / 0.04, 5e-3))
     columns = ["what", "known", "computed", "rounding"]

@@ -85,7 +85,11 @@ def like(name: str, known: Iterable[str]) -> str | None:
 
 
 class Suggesting:
-    """Says which attribute may have been meant, where there is none of that name."""
+    """Says what to write instead of a name that there is not, such as one of Polars. No attribute is made here.
+
+    A terminal says which name may have been meant, but names no method for `.max`. Notebooks say neither. So the hint
+    stands in the message, and without `obj` the terminal doesn't repeat it.
+    """
 
     _who = ""  # how users write it, if its class has another name
 
@@ -94,7 +98,7 @@ class Suggesting:
         def __getattr__(self, name: str) -> NoReturn:
             hint = None if name.startswith("_") else self._instead_of(name)
             msg = f"{self._who or f'{type(self).__name__!r} object'} has no attribute {name!r}"
-            raise AttributeError(msg + (f".\n\nHint: {hint}" if hint else ""), name=name, obj=self)
+            raise AttributeError(msg + (f".\n\nHint: {hint}" if hint else ""), name=name, obj=None if hint else self)
 
     def _instead_of(self, name: str) -> str | None:
         """Return what to write instead of an attribute that there is not."""

@@ -160,8 +160,8 @@ class Refusing:
                 meant = None if name.startswith("_") else like(name, {one for one in dir(self) if one[0] != "_"})
                 hint = "" if meant is None else f".\n\nHint: did you mean {meant}?"
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
-                raise AttributeError(msg, name=name, obj=self)
-            raise AttributeError(refusal(name))
+                raise AttributeError(msg, name=name, obj=None if hint else self)
+            raise AttributeError(refusal(name), name=name, obj=None)
 
     def __len__(self) -> int:
         raise TypeError(refusal("len"))

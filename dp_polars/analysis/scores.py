@@ -48,7 +48,7 @@ __all__ = [
     "accuracy",
     "error_quantile",
     "expected_error",
-    "loss_for",
+    "loss_needed",
     "privacy_loss",
     "probability_of_best",
     "selection_probabilities",
@@ -231,7 +231,7 @@ def accuracy(
     Returns
     -------
     float
-        Best score minus chosen score, in units of the scores. 0.0 for one candidate. `loss_for(k, error=…)` is
+        Best score minus chosen score, in units of the scores. 0.0 for one candidate. `loss_needed(k, error=…)` is
         the inverse.
 
     Notes
@@ -291,7 +291,7 @@ def worst_expected_error(
 
 
 @called
-def loss_for(
+def loss_needed(
     scores: ArrayLike | int,
     *,
     error: Number | None = None,
@@ -336,9 +336,9 @@ def loss_for(
 
     Examples
     --------
-    >>> round(loss_for([10, 9, 2], probability_of_best=0.99, monotonic=True), 3)
+    >>> round(loss_needed([10, 9, 2], probability_of_best=0.99, monotonic=True), 3)
     3.912
-    >>> round(loss_for(100, error=10, monotonic=True), 4)
+    >>> round(loss_needed(100, error=10, monotonic=True), 4)
     0.6898
     """
     goals = {"error": error, "expected_error": expected_error, "probability_of_best": probability_of_best}

@@ -138,7 +138,7 @@ def test_analysis_simulations_and_explanations_do_not(said):
     repr(query)
     analysis.scores.expected_error([1, 2], epsilon=1000)
     analysis.scores.accuracy(10, rho=1000)
-    analysis.scores.loss_for(10, error=1)
+    analysis.scores.loss_needed(10, error=1)
     analysis.simulate(dpp.mode("x", ["a"], epsilon=1), ROWS, losses=[1, 1000])
     analysis.simulate(unbound, ROWS)
     analysis.simulate(unbound, ROWS, losses=[1, 1000])

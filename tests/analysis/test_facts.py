@@ -169,7 +169,7 @@ def test_the_mode_of_hepth(dpbench):
     counts = np.load(dpbench / "HEPTH.n4096.npy").reshape(1024, -1).sum(axis=1)
     errors = {m: analysis.scores.expected_error(counts, epsilon=0.04, monotonic=True, mechanism=m) for m in MECHANISMS}
     assert errors["exponential"] / errors["permute_and_flip"] == pytest.approx(1.84, abs=0.005)
-    needed = analysis.scores.loss_for(
+    needed = analysis.scores.loss_needed(
         counts, expected_error=errors["permute_and_flip"], monotonic=True, mechanism="exponential"
     )
     assert needed / 0.04 == pytest.approx(1.27, abs=0.005)

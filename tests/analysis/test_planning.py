@@ -155,13 +155,13 @@ def test_accuracy_is_the_bound_solved_for_the_error():
 def test_where_nothing_can_go_wrong_the_error_and_the_loss_are_zero():
     for mechanism in MECHANISMS:
         assert analysis.scores.accuracy(1, epsilon=1, mechanism=mechanism) == 0
-        assert analysis.scores.loss_for(1, error=5, mechanism=mechanism) == 0
+        assert analysis.scores.loss_needed(1, error=5, mechanism=mechanism) == 0
     assert analysis.scores.accuracy(2, epsilon=1, confidence=0.4) == 0
-    assert analysis.scores.loss_for(2, error=5, confidence=0.4) == 0
-    assert analysis.scores.loss_for([4, 4], probability_of_best=0.9) == 0
-    assert analysis.scores.loss_for([4], expected_error=0.01) == 0
-    assert analysis.scores.loss_for([4, 0], expected_error=2.001) == 0
-    assert analysis.scores.loss_for([4, 0], probability_of_best=0.499) == 0
+    assert analysis.scores.loss_needed(2, error=5, confidence=0.4) == 0
+    assert analysis.scores.loss_needed([4, 4], probability_of_best=0.9) == 0
+    assert analysis.scores.loss_needed([4], expected_error=0.01) == 0
+    assert analysis.scores.loss_needed([4, 0], expected_error=2.001) == 0
+    assert analysis.scores.loss_needed([4, 0], probability_of_best=0.499) == 0
 
 
 @given(
@@ -175,7 +175,7 @@ def test_where_nothing_can_go_wrong_the_error_and_the_loss_are_zero():
 @settings(deadline=None, max_examples=100)
 def test_the_loss_for_an_error_of_any_scores_is_the_inverse_of_accuracy(k, error, beta, unit, mechanism, monotonic):
     options = {"confidence": 1 - Fraction(str(beta)), "mechanism": mechanism, "monotonic": monotonic, "sensitivity": 2}
-    loss = analysis.scores.loss_for(k, error=error, unit=unit, **options)
+    loss = analysis.scores.loss_needed(k, error=error, unit=unit, **options)
     reached = analysis.scores.accuracy(k, **{unit: loss}, **options)
     assert reached <= error
     assert reached == pytest.approx(float(error), rel=1.1e-11)  # floats of losses have 12 digits
@@ -189,7 +189,7 @@ def test_the_loss_for_an_error_of_any_scores_is_the_inverse_of_accuracy(k, error
 @pytest.mark.parametrize("scores", [[9, 7, 7, 0, -30], [0.25, 0, -1e6], [3e-5, 1e-5, 0, 1e5, 1e5 - 3]])
 def test_loss_for_is_the_smallest_that_reaches_the_goal(scores, goal, mechanism, unit):
     options = {"mechanism": mechanism, "sensitivity": 1.5}
-    loss = analysis.scores.loss_for(scores, unit=unit, **goal, **options)
+    loss = analysis.scores.loss_needed(scores, unit=unit, **goal, **options)
     [(name, wanted)] = goal.items()
     sign = 1 if name == "expected_error" else -1
 
@@ -205,7 +205,7 @@ def test_loss_for_is_the_smallest_that_reaches_the_goal(scores, goal, mechanism,
 def test_the_loss_for_an_error_on_scores_is_the_smallest(mechanism, confidence):
     options = {"mechanism": mechanism, "confidence": confidence, "sensitivity": 1.5}
     for scores, error in (([9, 7, 7, 0, -30], 2), ([9, 7, 7, 0, -30], 8.5), ([0.25, 0, -1e6], 0.1)):
-        loss = analysis.scores.loss_for(scores, error=error, **options)
+        loss = analysis.scores.loss_needed(scores, error=error, **options)
         # At 0 every loss reaches it: three fifths of the candidates are near enough.
         assert analysis.scores.error_quantile(scores, epsilon=loss or 1e-6, **options) <= error
         assert loss == 0 or analysis.scores.error_quantile(scores, epsilon=loss * (1 - 1e-11), **options) > error
@@ -216,7 +216,7 @@ def test_the_loss_for_an_error_on_scores_is_the_smallest(mechanism, confidence):
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_the_loss_for_a_mean_error_of_any_scores_is_the_inverse_of_the_worst_one(k, mechanism, unit):
     for error in (0.01, 3):
-        loss = analysis.scores.loss_for(k, expected_error=error, unit=unit, mechanism=mechanism)
+        loss = analysis.scores.loss_needed(k, expected_error=error, unit=unit, mechanism=mechanism)
         worst = analysis.scores.worst_expected_error(k, **{unit: loss}, mechanism=mechanism)
         assert worst <= error
         assert worst == pytest.approx(error, rel=1.1e-11)
@@ -227,27 +227,27 @@ def test_goals_at_the_edge_of_float64_are_reached():
     for mechanism in COMPARABLE:
         options = {"mechanism": mechanism, "sensitivity": 5}
         for scores in ([3, 0], [1e-5, 0, 0, -1e12], list(range(40))):
-            loss = analysis.scores.loss_for(scores, probability_of_best=1 - 2**-53, **options)
+            loss = analysis.scores.loss_needed(scores, probability_of_best=1 - 2**-53, **options)
             assert analysis.scores.probability_of_best(scores, epsilon=loss, **options) >= 1 - 2**-53
-            loss = analysis.scores.loss_for(scores, expected_error=1e-200, **options)
+            loss = analysis.scores.loss_needed(scores, expected_error=1e-200, **options)
             assert 0 < analysis.scores.expected_error(scores, epsilon=loss, **options) <= 1e-200
 
 
 def test_loss_for_uses_the_mechanism_of_the_unit():
     goal = {"scores": [9, 5, 0], "expected_error": 0.3}
-    flip = analysis.scores.loss_for(**goal)
-    assert flip == analysis.scores.loss_for(**goal, mechanism="permute_and_flip")
-    assert flip < analysis.scores.loss_for(**goal, mechanism="exponential")
-    rho = analysis.scores.loss_for(**goal, unit="rho")
-    assert rho == analysis.scores.loss_for(**goal, unit="rho", mechanism="exponential")
+    flip = analysis.scores.loss_needed(**goal)
+    assert flip == analysis.scores.loss_needed(**goal, mechanism="permute_and_flip")
+    assert flip < analysis.scores.loss_needed(**goal, mechanism="exponential")
+    rho = analysis.scores.loss_needed(**goal, unit="rho")
+    assert rho == analysis.scores.loss_needed(**goal, unit="rho", mechanism="exponential")
     # At the same rate.
     assert rho == pytest.approx(
-        float(bounded_range_rho(analysis.scores.loss_for(**goal, mechanism="exponential"))), rel=1e-12
+        float(bounded_range_rho(analysis.scores.loss_needed(**goal, mechanism="exponential"))), rel=1e-12
     )
 
 
 def test_bad_input():
-    accuracy, for_goal = analysis.scores.accuracy, analysis.scores.loss_for
+    accuracy, for_goal = analysis.scores.accuracy, analysis.scores.loss_needed
     race = {"mechanism": "report_noisy_max_laplace"}
     refused(ValueError, "k must be at least 1", accuracy, 0, epsilon=1)
     refused(TypeError, "k must be an integer", accuracy, 2.5, epsilon=1)

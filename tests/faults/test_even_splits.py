@@ -132,7 +132,7 @@ def test_every_way_to_say_a_loss_reads_it_alike(tmp_path):
     assert profile.parts == (("exponential", exact, 1),)
     simulated = analysis.simulate(query, ROWS, losses=[part], allow_private=True)
     assert as_loss("epsilon", simulated["loss"].item()) == exact
-    needed = analysis.scores.loss_for([10, 9, 2], probability_of_best=0.99, monotonic=True)
+    needed = analysis.scores.loss_needed([10, 9, 2], probability_of_best=0.99, monotonic=True)
     assert as_loss("epsilon", needed) == as_fraction("epsilon", needed)  # it may be given back
 
 

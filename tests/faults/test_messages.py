@@ -280,6 +280,15 @@ def test_a_refusal_says_what_to_write(tried, said, instead):
     assert len(frames_of(caught.value)) <= 2
 
 
+def test_a_terminal_says_once_which_name_is_meant():
+    """Python itself suggests names that are alike, in terminals alone."""
+    begin = "import polars as pl, dp_polars as dpp; frame = pl.DataFrame({'p': [1]}); "
+    wrong = ["pl.col('x').dp.meen()", "frame.dp.protct()", "dpp.analisis", "frame.dp.protect('p').with_column()"]
+    for code in wrong:
+        run = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, check=False)
+        assert run.stderr.lower().count("did you mean") == 1, run.stderr
+
+
 def frames_of(error):
     """Return the functions of this package that a traceback shows."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
