@@ -486,7 +486,7 @@ def test_no_delta_follows_from_the_number_of_rows():
     claims = set()
     for people in (10, 1000):
         protected = pl.DataFrame({"p": range(people), "k": "a"}).dp.protect("p", max_groups=1)
-        with pytest.raises(TypeError, match="missing a required argument: 'delta'"):
+        with pytest.raises(TypeError, match="delta must be given with a loss"):
             protected.keys("k", epsilon=1)
         query = protected.keys("k", epsilon=1, delta=Fraction(1, 1000))
         claims.add(query._asks[0].query.claim)
