@@ -341,11 +341,11 @@ def register() -> None:
 
 def _unbound(query: _AnyQuery) -> PrivateQuery | Publication:
     if isinstance(query, Publication):
-        return Publication({name: _of_query(one) for name, one in query.queries.items()})
-    return _of_query(query)
+        return Publication({name: _unbound_query(one) for name, one in query.queries.items()})
+    return _unbound_query(query)
 
 
-def _of_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
+def _unbound_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
     if isinstance(query, PrivateQuery):
         if query._has_rows or query.budget is not None:
             msg = (

@@ -49,6 +49,10 @@ class KeySelection(ABC):
         """
 
     @abstractmethod
+    def chances(self, people: Ints) -> NDArray[np.float64]:
+        """Return with which probability each key is shown, as floats: for people, not for privacy."""
+
+    @abstractmethod
     def people_for(self, chance: float) -> int:
         """Return from how many people on a key is shown with a probability of at least `chance`."""
 
@@ -118,6 +122,9 @@ class PartitionSelection(KeySelection):
             shown[i] = is_less(Uniform(int(word[i]), 64, rng), lambda _, n=number: self.real(n))  # type: ignore[misc]
         return shown
 
+    def chances(self, people: Ints) -> NDArray[np.float64]:
+        return np.minimum(self.floats(people), 1)
+
     def people_for(self, chance: float) -> int:
         def enough(people: int) -> bool:
             return people >= _NEVER or bool(self.floats(np.array([people]))[0] >= chance)
@@ -164,6 +171,11 @@ class GaussianThreshold(KeySelection):
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], Ints]:
         noisy = add_noise(np.minimum(people, LARGEST_VALUE), gaussian_noise(len(people), self.variance))
         return noisy >= self.threshold, noisy
+
+    def chances(self, people: Ints) -> NDArray[np.float64]:
+        deviation, (distinct, places) = math.sqrt(self.variance), np.unique(people, return_inverse=True)
+        shown = [_float_tail(self.threshold - number, deviation) for number in distinct.tolist()]
+        return np.array(shown, np.float64)[places]
 
     def people_for(self, chance: float) -> int:
         deviation = math.sqrt(self.variance)

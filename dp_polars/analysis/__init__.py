@@ -11,7 +11,7 @@ from dp_polars.analysis import scores
 from dp_polars.analysis._losses import loss_for
 from dp_polars.analysis._profile import PrivacyProfile as PrivacyProfile
 from dp_polars.analysis._profile import compose, privacy_profile
-from dp_polars.analysis._simulation import simulate
+from dp_polars.analysis._rehearsal import simulate
 from dp_polars.analysis._sizes import best_by_gap, error_by_size, rows_dropped, size_needed, synthetic
 
 __all__ = [

@@ -13,8 +13,7 @@ import polars as pl
 from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
-from dp_polars._base.calls import called
-from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, positive_loss
+from dp_polars._base.numbers import Ints, given, kind_of_frame, owners
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.rows import is_a_person
@@ -86,7 +85,7 @@ _ANSWERS = ("true_answer", "answer_5", "answer_95")
 
 
 @dataclass(frozen=True)
-class _Simulated:
+class Simulated:
     """One output of a query on given rows: `law` says at a claim how good each group's answer would be."""
 
     name: str
@@ -97,131 +96,16 @@ class _Simulated:
     law: Law
 
 
-@called
-def simulate(
-    query: PrivateQuery | PrivateExpr,
-    frame: pl.DataFrame | pl.LazyFrame,
-    *,
-    by: str | Sequence[str] | None = None,
-    losses: Iterable[Number] | None = None,
-    allow_private: bool = False,
-) -> pl.DataFrame:
-    """Return how good the answers of a private query would be on a *public* frame. The result is not private.
-
-    Give it last year's published rows, or synthetic ones: the result shows true answers and exact probabilities. For
-    lists of quantiles and top-k it shows estimates from many draws. Nothing is released, and no budget is charged.
-
-    Parameters
-    ----------
-    query
-        A query of a private frame, with or without private rows of its own (they are not touched), or a private
-        expression (without `over`). For a cube it is the count in each cell, at the loss of that histogram.
-    frame
-        The public rows, with the columns that the query needs.
-    by
-        For an expression, the columns to group by: the groups are those of the public frame. None: one group. Must be
-        left out for a query of a private frame, which has its keys.
-    losses
-        Losses to try, above 0, each in the unit of the output's own loss: what one person would lose to that output in
-        all. None: the loss that each output asks for.
-    allow_private
-        False refuses rows, and files, that the query itself protects: a mistake that shows true answers. True takes
-        them, where they are public or you may see them anyway; the result must not be passed on then. Copies, such as
-        the same file in another folder, are not recognised.
-
-    Returns
-    -------
-    DataFrame
-        One row per output, loss and group, in this order, groups in the order of the keys. The group's keys, then
-
-        - `output` (String);
-        - `true_answer`: the answer without noise and without contribution limits (the clipping bounds of a sum or a
-          mean are part of the statistic), of several equally good ones the first. Null in a group without rows that
-          count, like the four columns that follow, except for counts and sums, which are 0 there; of a first above a
-          threshold, null where none reaches it;
-        - `probability_true` (Float64): how probable an answer as good as the true one is; of value counts, that all of
-          them are true; of a first above a threshold, that it is the true one; null for a mean, which hardly ever is;
-        - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
-          a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
-          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A count: in "rows"
-          or "people"; value counts: the mean over their candidates. A mode: how many fewer have it. A first above a
-          threshold: how far it is below, or one before it above, whichever is more. By weight: in "the weights' unit".
-          An argmax: how much worse its "score" is. Gaps are left out: the law of their answers is the same.
-        - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
-          else null. It says little about a small group, whose few ranks are far apart.
-        - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
-          each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
-          threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
-          argmax, from the worst answer to the best.
-        - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the limits drop them or
-          scale them away, or they are rows without a person, each of which is taken for one person. (In a mode that
-          counts people, and in value counts, a person counts for each of their candidates.)
-        - `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
-        - `ordered` (Boolean): whether the answers lie on a line, as those of quantiles, counts, sums and means do.
-
-        `true_answer`, `answer_5` and `answer_95` have the answer's own type where all outputs share one, and are String
-        otherwise.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, the rows are those that the query protects, or a key column has the name
-        of another column of the result.
-
-    Notes
-    -----
-    The laws are exact for the histogram that is counted: those of choices to float64, those of counts and sums to a few
-    1e-9, that of a first above a threshold to about 1e-13, those of means to about 1e-4, those of variances to about
-    1e-3 of the error. Lists are drawn 200 times instead: a mean is off by some 7 % of the standard deviation of one
-    draw. If a person of the public frame has more rows or groups than the limits of the query, that person counts in
-    part in numbers. For other outputs a random subset of the rows counts, as in a release: the result holds for one
-    such draw. `left_out` is how much does not count. Errors are measured on all rows. It takes some 0.1 ms per choice,
-    loss and group, and tenths of a second per variance.
-
-    Examples
-    --------
-    >>> import dp_polars as dpp
-    >>> last_year = pl.DataFrame(
-    ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}
-    ... )
-    >>> median = dpp.median("age", range(121), epsilon=1)
-    >>> result = simulate(median, last_year, by="ward", losses=[0.2, 1])
-    >>> shown = result.select("ward", "loss", "true_answer", "answer_5", "answer_95")
-    >>> shown.filter(ward="A").rows()
-    [('A', 0.2, 50, 35, 66), ('A', 1.0, 50, 50, 50)]
-    """
-    if isinstance(query, PrivateQuery):
-        if by is not None:
-            msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
-            raise ValueError(msg)
-        keys, outputs = _of_query(query, public_table("simulate", query, "frame", frame, allow_private=allow_private))
-    elif isinstance(query, PrivateExpr):
-        keys, outputs = _of_expression(query, _plan("frame", frame), by)
-    else:
-        msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
-        raise TypeError(msg)
-    if clashes := sorted(set(keys.columns) & set(SIMULATED)):
-        msg = f"keys must not be named like columns of the result, got {clashes}.\n\nHint: rename them first."
-        raise ValueError(msg)
-    tried = None
-    if losses is not None:
-        tried = [positive_loss(f"losses[{i}]", value) for i, value in enumerate(several("losses", losses))]
-    parts = [_table(output, claim) for output in outputs for claim in _claims(output.query.claim, tried)]
-    if len({part["true_answer"].dtype for part in parts}) > 1:
-        parts = [_as_text(part) for part in parts]
-    return pl.concat([pl.concat([keys, part], how="horizontal") for part in parts])
-
-
 def public_table(
     call: str, query: PrivateQuery, name: str, frame: pl.DataFrame | pl.LazyFrame, *, allow_private: bool
 ) -> pl.LazyFrame:
-    table = _plan(name, frame)
+    table = plan_of(name, frame)
     if not allow_private:
         refuse_own_rows(call, query, table)
     return table
 
 
-def _plan(name: str, frame: object) -> pl.LazyFrame:
+def plan_of(name: str, frame: object) -> pl.LazyFrame:
     if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
         msg = f"{name} must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
         raise TypeError(msg)
@@ -239,7 +123,7 @@ def several(name: str, values: object) -> list[object]:
     return listed
 
 
-def _claims(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
+def claims_of(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
     if losses is not None:
         return [asked._at_cost(Loss(value, asked.loss.unit)) for value in losses]  # the rate follows
     if asked._is_open:
@@ -248,7 +132,31 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
     return [asked]
 
 
-def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
+@dataclass(frozen=True)
+class Counted:
+    """What is counted for one output of a query on given rows; the last histograms count rows or people."""
+
+    name: str
+    query: HistogramQuery
+    types: Columns
+    unit: str
+    parts: list[Histograms]
+    bits: list[int]  # in how many parts units of what is kept are counted
+
+    @property
+    def simulated(self) -> Simulated:
+        return _output(self.name, self.query, self.types, self.unit, self.parts, self.bits)
+
+    @property
+    def as_if_kept_were_all(self) -> Simulated:
+        """The output if the rows that the limits keep were all rows: its errors are those of the noise alone."""
+        whole = [_in_whole(one, bit).bounded for one, bit in zip(self.parts, self.bits, strict=True)]
+        parts = [one._replace(everything=kept) for one, kept in zip(self.parts, whole, strict=True)]
+        return replace(self, parts=parts).simulated
+
+
+def counted(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, Work, list[Counted]]:
+    """Return the public keys, the work and what is counted for each output."""
     request = request_of(query)
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine.of(table)
@@ -264,8 +172,8 @@ def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, l
     for output, specs in zip(work.outputs, wanted, strict=True):
         unit = request.counts(output.query)
         parts = [Histograms(next(everything), next(bounded)) for _ in specs]
-        outputs.append(_output(output.name, output.query, output.types, unit, parts, [spec.bits for spec in specs]))
-    return work.keys if isinstance(work.keys, pl.DataFrame) else pl.DataFrame(), outputs
+        outputs.append(Counted(output.name, output.query, output.types, unit, parts, [spec.bits for spec in specs]))
+    return work.keys if isinstance(work.keys, pl.DataFrame) else pl.DataFrame(), work, outputs
 
 
 def _in_whole(histograms: Histograms, bits: int) -> Histograms:
@@ -313,9 +221,9 @@ def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
     return Histogram.of_rows(codes, weights, one.sizes + other.sizes, size)
 
 
-def _of_expression(
+def of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
-) -> tuple[pl.DataFrame, list[_Simulated]]:
+) -> tuple[pl.DataFrame, list[Simulated]]:
     if expr.columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
@@ -342,7 +250,7 @@ def _of_expression(
             unit = column_types.tick(values.dtype) or Fraction(1)
         some = blocks_at(query.claim)
         counted = some.sizes * some.has_truth
-        return keys, [_Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
+        return keys, [Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
     if not isinstance(query, HistogramQuery):
         raise no_law(query)
     parts = []
@@ -354,7 +262,7 @@ def _of_expression(
 
 def _output(
     name: str, query: HistogramQuery, types: Columns, unit: str, in_parts: list[Histograms], bits: list[int]
-) -> _Simulated:
+) -> Simulated:
     """Return the output from its histograms; the last one counts rows or people. What counts of each is in parts."""
     parts = [_in_whole(one, bit) for one, bit in zip(in_parts, bits, strict=True)]
     scored, counts = parts[0], parts[-1]
@@ -379,7 +287,7 @@ def _output(
     else:
         raise no_law(query)
     counted = counts.bounded.totals
-    return _Simulated(name, query, unit, counted, counts.everything.totals - counted, law)
+    return Simulated(name, query, unit, counted, counts.everything.totals - counted, law)
 
 
 def no_law(query: Query) -> TypeError:
@@ -391,7 +299,7 @@ def _law_of(blocks_at: Callable[[Claim], _simulated.AnswerBlocks], unit: Fractio
     return lambda claim: blocks_at(claim).law(claim._rate_in(unit), claim.mechanism)
 
 
-def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
+def law_at(output: Simulated, claim: Claim) -> pl.DataFrame:
     law = output.law(claim)
     if "expected_rank_error" not in law.columns:
         law = law.with_columns(expected_rank_error=pl.lit(None, pl.Float64))
@@ -408,7 +316,7 @@ def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
     ).select(SIMULATED)
 
 
-def _as_text(part: pl.DataFrame) -> pl.DataFrame:
+def as_text(part: pl.DataFrame) -> pl.DataFrame:
     dtype, one = part["true_answer"].dtype, pl.element().cast(pl.String)
     if not isinstance(dtype, pl.List):
         return part.with_columns(pl.col(_ANSWERS).cast(pl.String))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import product
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -18,7 +20,11 @@ from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._engines.polars.rows import is_a_person
+from dp_polars._frames.cube_query import CubeRequest
+from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.requests import KeyRequest
+from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._release.request import Ask
 from dp_polars._statistics.averages import Average
 from dp_polars._statistics.categories import Mode
@@ -28,24 +34,26 @@ from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of, several
 
 _MOST = 2**53  # the largest group that is looked for
-_SIZES = {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}
+_SIZES = {"query": pl.String, "output": pl.String, "size": pl.Int64, "size_unit": pl.String}
 
 
 @called
-def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
+def error_by_size(query: PrivateQuery | Publication, sizes: Iterable[int]) -> pl.DataFrame:
     """Return how far off every output is at most in groups of these sizes. It reads no row.
 
     Parameters
     ----------
     query
-        A query of a private frame, with or without rows, and not for keys. Its losses count.
+        A query of a private frame, with or without rows, and not for keys; or a publication, of which selected keys
+        and synthetic rows are left out. Its losses count.
     sizes
         How many rows of a group count, after all limits, or how many people, where an output counts people: at least 1.
 
     Returns
     -------
     DataFrame
-        One row per output and size: `output` (String), `size` (Int64), `size_unit` (String: "rows" or "people"),
+        One row per output, or table of a cube, and size: of a publication `query` (String), and then `output` (String),
+        `size` (Int64), `size_unit` (String: "rows" or "people"),
         `error_95` (Float64) and `error_unit` as in `PrivateQuery.explain`, and `relative` (Float64): that error as a
         share of the largest answer that a group of this size may have. For counts this is the size, for sums the size
         times the larger bound. For quantiles and modes, whose errors are in rows or people, it is the size (by weight,
@@ -65,32 +73,39 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     """
     numbers = [positive_int(f"sizes[{i}]", size) for i, size in enumerate(several("sizes", sizes))]
     rows = []
-    for ask, types, unit in _outputs(query):
+    for one in _sized(query):
         for size in numbers:
-            error = _error(ask.query, size, types)
-            relative = None if error is None else error / _largest_answer(ask.query, size)
-            rows.append((ask.name, size, unit, error, ask.query.error_unit or unit, relative))
+            error = one.error(size)
+            relative = None if error is None else error / one.answer(size)
+            rows.append((one.query, one.output, size, one.unit, error, one.error_unit, relative))
     schema = _SIZES | {"error_95": pl.Float64, "error_unit": pl.String, "relative": pl.Float64}
-    return pl.DataFrame(rows, schema, orient="row")
+    return _of(query, pl.DataFrame(rows, schema, orient="row"))
 
 
 @called
-def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.DataFrame:
+def size_needed(
+    query: PrivateQuery | Publication, relative: Number = Fraction(1, 10), *, rehearsal: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Return how many people, or rows, a group must have for a small relative error. It reads no row.
 
     Parameters
     ----------
     query
-        As for `error_by_size`.
+        As for `error_by_size`. Selected keys of a publication have the number of people from which on a key is shown
+        with probability 0.95.
     relative
         What `relative` of `error_by_size` may be at most: above 0.
+    rehearsal
+        What `simulate` gave of this publication: then the error is relative to the answers that it has, and not to the
+        largest possible ones. Those of means stay as they are; those of sums grow with the size.
 
     Returns
     -------
     DataFrame
-        One row per output: `output` (String), `size` (Int64) and `size_unit` (String: "rows" or "people"), those that
-        the limits keep. In every group of this size or more, the error is that small with probability 0.95. Null where
-        the error is not known, or no group of 2⁵³ is large enough.
+        One row per output: of a publication `query` (String), and then `output` (String), `size` (Int64) and
+        `size_unit` (String: "rows" or "people"), those that the limits keep. In every group of this size or more, the
+        error is that small with probability 0.95. Null where the error is not known, or no group of 2⁵³ is large
+        enough.
 
     Notes
     -----
@@ -106,8 +121,16 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
     [('people', 200, 'people')]
     """
     goal = positive_fraction("relative", relative)
-    rows = [(ask.name, _smallest(ask.query, types, goal), unit) for ask, types, unit in _outputs(query)]
-    return pl.DataFrame(rows, _SIZES, orient="row")
+    values = _values_of(query, rehearsal)
+    rows: list[tuple[str, str, int | None, str]] = []
+    for name, one in _named(query):
+        if isinstance(query, Publication) and isinstance(one._request, KeyRequest):
+            (ask,) = one._asks
+            one._request.refuse_open("query")
+            rows.append((name, ask.name, one._request.asks[0].query.selection.people_for(1 - BETA), "people"))
+        else:
+            rows += [(name, of.output, _smallest(of, goal), of.unit) for of in _sized_of(name, one, values)]
+    return _of(query, pl.DataFrame(rows, _SIZES, orient="row"))
 
 
 @called
@@ -271,6 +294,81 @@ def _error(statistic: HistogramQuery, size: int, types: Columns) -> float | None
     )
 
 
+class _Sized(NamedTuple):
+    """How wrong an output is in groups of a size, and how large an answer may be there, or is in a rehearsal."""
+
+    query: str
+    output: str
+    unit: str
+    error_unit: str
+    error: Callable[[int], float | None]
+    answer: Callable[[int], float]
+
+
+def _named(query: PrivateQuery | Publication) -> Iterable[tuple[str, PrivateQuery]]:
+    return query.queries.items() if isinstance(query, Publication) else [("", query)]
+
+
+def _of(query: PrivateQuery | Publication, found: pl.DataFrame) -> pl.DataFrame:
+    return found if isinstance(query, Publication) else found.drop("query")
+
+
+_Values: TypeAlias = "Mapping[tuple[str, str], tuple[float | None, float | None]]"  # and sizes of groups
+
+
+def _sized(query: PrivateQuery | Publication) -> Iterator[_Sized]:
+    for name, one in _named(query):
+        if not isinstance(query, Publication) or not isinstance(one._request, KeyRequest):
+            yield from _sized_of(name, one, {})
+
+
+def _sized_of(name: str, query: PrivateQuery, values: _Values) -> Iterator[_Sized]:
+    if isinstance(query, SyntheticQuery) and name:
+        return
+    request = query._request if isinstance(query, PrivateQuery) else None
+    if isinstance(request, CubeRequest) and request.tables and not isinstance(query, SyntheticQuery):
+        request.refuse_open("query")
+        for line in request.lines(query._public_engine)[: len(request.tables)]:
+            counted, error = request.counts(request.asks[0].query), line.row["error_95"]
+            yield _Sized(name, line.row["output"], counted, counted, partial(_constant, error), float)
+        return
+    for ask, types, unit in _outputs(query):
+        known, size = values.get((name, ask.name), (None, None))
+        yield _Sized(
+            *(name, ask.name, unit, ask.query.error_unit or unit),
+            partial(_error, ask.query, types=types),
+            partial(_answer, ask.query, known=known, of=size),
+        )
+
+
+def _constant(error: float, size: int) -> float:  # noqa: ARG001  # it is the same in all groups
+    return error
+
+
+def _answer(statistic: HistogramQuery, size: int, *, known: float | None, of: float | None) -> float:
+    """Return how large an answer is in a group of a size, if it is known for a size; else the largest one."""
+    if known and isinstance(statistic, Average):
+        return known
+    if known and of and isinstance(statistic, Sum):
+        return size * known / of
+    return _largest_answer(statistic, size)
+
+
+def _values_of(query: PrivateQuery | Publication, rehearsal: pl.DataFrame | None) -> _Values:
+    if rehearsal is None:
+        return {}
+    needed = ["query", "output", "value", "size"]
+    is_one = isinstance(rehearsal, pl.DataFrame) and {*needed} <= {*rehearsal.columns}
+    rows = rehearsal.select(needed).rows() if is_one and isinstance(query, Publication) else []
+    if not rows or not {row[0] for row in rows} <= {name for name, _ in _named(query)}:
+        msg = (
+            f"rehearsal must be what simulate gave of this publication, got {given(rehearsal)}.\n\n"
+            "Hint: rehearsal=analysis.simulate(publication, rows)."
+        )
+        raise ValueError(msg)
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+
+
 def _largest_answer(statistic: HistogramQuery, size: int) -> float:
     if isinstance(statistic, Average):
         low, high = statistic.ends
@@ -278,12 +376,12 @@ def _largest_answer(statistic: HistogramQuery, size: int) -> float:
     return float(size * (statistic.largest if isinstance(statistic, Sum) else statistic.weights.most))
 
 
-def _smallest(statistic: HistogramQuery, types: Columns, goal: Fraction) -> int | None:
+def _smallest(one: _Sized, goal: Fraction) -> int | None:
     """Return the smallest group whose relative error is at most a goal; None: there is none, or it isn't known."""
 
     def is_enough(size: int) -> bool:
-        error = _error(statistic, size, types)
-        return error is not None and error / _largest_answer(statistic, size) <= float(goal)
+        error = one.error(size)
+        return error is not None and error / one.answer(size) <= float(goal)
 
     low, high = 0, 1
     while not is_enough(high):

@@ -383,7 +383,13 @@ def test_bad_input():
     for bad in (1, "1"):
         refused(TypeError, "losses must be a list of numbers", simulate, expr, public, losses=bad)
     refused(TypeError, r"losses\[0\] must be a number", simulate, expr, public, losses=["1"])
-    refused(TypeError, "query must be a PrivateQuery or a PrivateExpr, got Expr", simulate, pl.col("x"), public)
+    refused(
+        TypeError,
+        "query must be a PrivateQuery, a publication or a PrivateExpr, got Expr",
+        simulate,
+        pl.col("x"),
+        public,
+    )
     refused(ValueError, "by must be left out", simulate, query, public, by="x")
     refused(ValueError, r"must not be an expression with over[\s\S]*Hint", simulate, expr.over("x"), public)
     refused(ValueError, r"named like columns of the result, got \['loss'\]", simulate, expr, public, by="loss")

@@ -212,7 +212,7 @@ MUTANTS = [
     # --- What OpenDP charges
     _measurement("make_private_query", "ask.query.claim.cost(unit, distance)", "ask.query.claim.cost(unit)",
         "many rows of a person cost as much as one", "::test_the_map_is_that_of_the_design_at_every_distance"),
-    _measurement("opendp:_metric", "query._protection.unit or ()", "()", "people are rows to OpenDP",
+    _measurement("opendp:_metric", "protection.unit or ()", "()", "people are rows to OpenDP",
         "::test_the_metric_says_what_a_person_is"),
     _measurement("_at_loss", "claim.cost(total.unit) * factor", "total.value * factor",
         "each output costs as much as all together", "::test_all_outputs_keep_their_shares_of_another_loss"),

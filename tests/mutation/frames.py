@@ -20,6 +20,7 @@ _flags = of("faults/test_sorted_flags.py")
 _conformance = of("engines/test_conformance.py")
 _limits = of("frames/test_limits.py")
 _scaled = of("frames/test_scaled.py")
+_whole = of("frames/test_whole.py")
 _steps = of("frames/test_frame.py::TestSteps")
 _several_columns = of("frames/test_several_columns.py")
 _publication = of("frames/test_publication.py")
@@ -215,6 +216,14 @@ MUTANTS = [
     _scaled("_accounting/claims:_times", "claim.loss.unit", '"rho"', "scaled losses change their unit"),
     _scaled("KeysThatAreThere.__post_init__", "_ = self.selection", "pass",
         "keys are scaled to a loss that they are charged and can't be drawn at"),
+    _whole("_with_deltas", "(for_keys - gone) * claim.share / parts", "for_keys - gone",
+        "every selection of keys spends all that is for keys", "::TestDeltasOfKeys"),
+    _whole("_with_deltas", "for_keys - gone", "for_keys", "keys spend what others have spent", "::TestDeltasOfKeys"),
+    _whole("PeopleRequest.about_one_of", "replace(self, bounded=bounded)", "self",
+        "rows are counted by the norm of another unit than that of the query that drops them",
+        "::test_what_drops_rows_is_asked_as_it_is_scaled"),
+    _whole("_at_numbers", "any(ask.query.claim.needs_delta for ask, _ in outputs)", "False",
+        "keys are scaled to a loss without a delta", "::TestDeltasOfKeys"),
     # --- Steps on a private frame
     of("frames/test_steps.py")("Expressions.proved", "[row_by_row(expr, schema, self.name) for expr in exprs]",
         "list(exprs)", "steps look at other rows", "::test_steps_that_are_refused"),
@@ -235,7 +244,7 @@ MUTANTS = [
         "(column_types.has_value(of(name), schema[name]) for name in unit[:1])", "who lacks a column is somebody"),
     _several_columns("_engines/polars/rows:person_of", "(compared(name, schema) for name in unit)",
         "(compared(name, schema) for name in unit[:1])", "people who differ in one column are one"),
-    _several_columns("_unbound", "len(unit) > 1", "False", "OpenDP is told of one column of several"),
+    _several_columns("_unbound_query", "len(unit) > 1", "False", "OpenDP is told of one column of several"),
     # --- Keys
     _frame("public_keys",
         'unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, frame_of_arrow))',
