@@ -238,7 +238,7 @@ def _of_output(name: str, output: Counted, rows: pl.LazyFrame | None, work: Work
     claim, all_rows = output.query.claim, output.simulated
     law = all_rows.law(claim)
     noise = output.as_if_kept_were_all.law(claim)["expected_error"]
-    dropped = all_rows.law(claim.at_cost(Loss(as_loss("loss", _NO_NOISE), claim.loss.unit)))["expected_error"]
+    dropped = all_rows.law(claim._at_cost(Loss(as_loss("loss", _NO_NOISE), claim.loss.unit)))["expected_error"]
     has_truth = law["expected_error"].is_not_null()
     sizes = pl.Series(all_rows.counted + all_rows.left_out).cast(pl.Float64)
     values = _values(law["true_answer"])
