@@ -1,0 +1,168 @@
+"""Contribution limits and clipping bounds, found privately: scores of candidates from how many people lie beyond them.
+
+N(b) is the number of people beyond b. One person changes it by at most one, for all b together and in one direction.
+The score −max(N(b) − T(b), 0) − o(b) has the range 1, and −max(2·N(b) − N(0), 0) − o(b) the range 2. T and o are
+public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`; constants: `benchmarks/limits_study.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Loss
+from dp_polars._base.numbers import Ints, Rng, ball, precision, upper
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.selection import best_rows
+
+if TYPE_CHECKING:
+    from flint import arb
+
+#: What a limit is of. "linear": a norm L1, for Laplace noise. "norm": a norm L2 by rows, for Gaussian noise. "root":
+#: groups of a person who counts once in each, for Gaussian noise. "selection": groups or rows, of which some are drawn.
+LimitKind: TypeAlias = Literal["linear", "norm", "root", "selection"]
+Value = TypeVar("Value", int, Fraction)
+
+# Parts of a loss, and how many people T should be beyond the scale 1/ε of the choice.
+_PARTS = tuple(Fraction(percent, 100) for percent in (2, 3, 5, 7, 10, 15, 20, 30))
+_ENOUGH = 8
+# The largest part from a number of cells on.
+_LARGEST_PARTS = {1: Fraction(30, 100), 4: Fraction(20, 100), 8: Fraction(15, 100), 16: Fraction(10, 100)}
+
+# Limits: the first two digits of those above 10, and the power of ten that ends them.
+_DIGITS = (100, 110, 125, 140, 160, 180, 200, 225, 250, 280, 320, 360, 400, 450, 500, 560, 630, 700, 800, 900)
+_LAST_POWER = 6
+
+# T rises with the logarithm of the limit, up to a largest factor: beyond small limits, people have many more rows.
+_FACTOR, _FACTOR_PER_LOG, _LARGEST_FACTOR = Fraction(1, 2), Fraction(4, 5), Fraction(5, 2)
+# A step of a norm L2 saves a person beyond it more than one row: about K^(1/5) by rows. Of people it is known better.
+_SPREAD = Fraction(1, 5)
+_OF_ROOTS = Fraction(7, 4)
+# o falls by a factor of b^a: more with more cells, of which each adds to T.
+_POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fraction(6)
+
+# Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
+_ROWS_BEYOND = 8
+_UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(2)
+
+# T and o are rounded up but for this, which no interval of 128 bits exceeds, and are no larger than that.
+_BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
+
+
+def part_of(loss: Loss, cells: int, noise: Fraction) -> Fraction:
+    """Return the public part of a loss that finds a limit: the smallest one that tells T people from none.
+
+    `noise`: see `limit_rule`, at the whole loss.
+    """
+    most = next(part for at, part in reversed(_LARGEST_PARTS.items()) if cells >= at)
+    # ε of the choice, or in rho √(8ρ), times `noise`: squared, so that it is rational.
+    power = 2 if loss.unit == "epsilon" else 1
+    square = (loss.value if loss.unit == "epsilon" else 8 * loss.value) ** power * noise**2
+    allowed = [part for part in _PARTS if part <= most]
+    return next((part for part in allowed if part**power * square >= _ENOUGH**2), allowed[-1])
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Value]):
+    """Candidates, and what their scores are made of."""
+
+    candidates: tuple[Value, ...]
+    targets: tuple[int, ...]  # T
+    offsets: tuple[int, ...]  # o
+    is_median: bool = False  # whether half of all people may lie beyond, instead of T
+
+    @property
+    def counted(self) -> tuple[int | Fraction, ...]:
+        """For which b the number of people beyond b is needed: the candidates, after 0 if that is all people."""
+        return (0, *self.candidates) if self.is_median else self.candidates
+
+    @property
+    def score_range(self) -> int:
+        """R of the scores, under both neighbouring relations."""
+        return 2 if self.is_median else 1
+
+    def scores(self, beyond: Ints) -> Ints:
+        """Return the scores of the candidates. `beyond`: how many people lie beyond each b of `counted`."""
+        surplus = 2 * beyond[1:] - beyond[0] if self.is_median else beyond - np.array(self.targets, np.int64)
+        scores: Ints = -np.maximum(surplus, 0) - np.array(self.offsets, np.int64)
+        return scores
+
+    def claim(self, loss: Loss) -> Claim:
+        """Return what the choice of one candidate loses: permute-and-flip in epsilon, bounded range in rho."""
+        return Claim.for_scores(loss, None, Fraction(self.score_range, 2), False)
+
+    def draw(self, beyond: Ints, loss: Loss, rng: Rng) -> Value:
+        """Return a candidate."""
+        claim, scores = self.claim(loss), self.scores(beyond)
+        chosen = best_rows(scores, np.array([len(scores)]), claim.rate, LAWS[claim.mechanism], rng)
+        return self.candidates[int(chosen[0])]
+
+
+def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: int | None = None) -> Rule[int]:
+    """Return the rule of a contribution limit.
+
+    `loss`: of this choice. `cells`: public groups, times the candidates of `value_counts`. `most`: the largest limit
+    that can bind, if that is known. `noise`: the expected absolute noise of all cells together at the limit 1, in rows
+    or people; a selection doesn't need it.
+    """
+    candidates = _limits(most)
+    is_median = kind == "selection"
+    with precision(_BITS):
+        scale = (2 if is_median else 1) / _epsilon(loss)
+        power = (ball(_POWER) + ball(_POWER_PER_LOG) * ball(cells).log()).min(ball(_LARGEST_POWER))
+        offsets = tuple(_whole(power * ball(b).log() * scale) for b in candidates)
+        targets = tuple(0 if is_median else _whole(_target(kind, b, cells) * ball(noise)) for b in candidates)
+    return Rule(candidates, targets, offsets, is_median)
+
+
+def _target(kind: LimitKind, b: int, cells: int) -> arb:
+    """Return T in units of the noise at the limit 1."""
+    log = ball(b).log()
+    factor = (ball(_FACTOR) + ball(_FACTOR_PER_LOG) * log).min(ball(_LARGEST_FACTOR))
+    if kind == "norm":
+        return factor * (-ball(_SPREAD) * ball(cells).log()).exp()
+    if kind == "root":
+        return factor * ball(_OF_ROOTS) * (ball(b + 1).sqrt() - ball(b).sqrt())
+    return factor
+
+
+def _limits(most: int | None) -> tuple[int, ...]:
+    larger = (digits * 10**power // 100 for power in range(1, _LAST_POWER) for digits in _DIGITS)
+    every = [*range(1, 10), *larger, 10**_LAST_POWER]
+    return tuple(every if most is None else [*(b for b in every if b < most), most])
+
+
+def bound_rule(loss: Loss, noise: Fraction, candidates: Iterable[Fraction]) -> Rule[Fraction]:
+    """Return the rule of one clipping bound: N(b) is how many people have a contributing value beyond b.
+
+    `candidates`: from 0 away, see `bounds_up_to`; all of one sign. `loss`, `noise`: as for a limit.
+    """
+    values = tuple(candidates)
+    steps = (Fraction(0) if not i else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
+    with precision(_BITS):
+        offsets = tuple(_whole(ball(total) / _epsilon(loss)) for total in accumulate(steps))
+        target = _whole(ball(_ROWS_BEYOND * noise))
+    return Rule(values, (target,) * len(values), offsets)
+
+
+def bounds_up_to(smallest: Fraction, largest: Fraction) -> tuple[Fraction, ...]:
+    """Return 0 and all {1, 2, 5}·10^k from `smallest` to `largest`."""
+    first, last = (math.floor(math.log10(end)) for end in (smallest, largest))
+    every = (digit * Fraction(10) ** k for k in range(first - 1, last + 2) for digit in (1, 2, 5))
+    return (Fraction(0), *(b for b in every if smallest <= b <= largest))
+
+
+def _epsilon(loss: Loss) -> arb:
+    """Return the ε of a choice, or about that of bounded range."""
+    return ball(loss.value) if loss.unit == "epsilon" else ball(8 * loss.value).sqrt()
+
+
+def _whole(value: arb) -> int:
+    return min(math.ceil(upper(value) - _ROUNDING), _LARGEST)
