@@ -1,0 +1,125 @@
+"""A limit that is drawn first, and a count whose noise follows from it: what both lose, by enumeration of their law."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss, Terms
+from dp_polars._mechanisms.limit_rule import Rule
+from tests.helpers import reference
+
+FIRST, SECOND = Fraction(1, 5), Fraction(4, 5)
+CANDIDATES = (1, 2, 4)
+RULES = [Rule(CANDIDATES, (1, 1, 0), (0, 1, 3)), Rule(CANDIDATES, (0, 0, 0), (0, 1, 3), is_median=True)]
+# Counts of which noise makes no difference any more.
+REACH = np.arange(-160, 190)
+
+
+def claim_of(limit, loss=SECOND, unit="epsilon"):
+    """The claim of a count of rows in one group, with the limit in all."""
+    word = "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
+    return replace(Claim.on(Terms.at(Loss(loss, unit), limit, word), "number"), score_range=Fraction(1))
+
+
+def laws(rule, people, mechanism, second):
+    """The probability of each limit together with each released count: an array, a row for each candidate.
+
+    `people`: how many rows each of them has. A person beyond the limit adds the limit, as weights do in one group.
+    """
+    beyond = np.array([sum(n > b for n in people) for b in rule.counted], np.int64)
+    rate = FIRST / rule.score_range
+    chosen = reference.floats(reference.law(rule.scores(beyond).tolist(), rate=rate, mechanism=mechanism, digits=30))
+    rows = []
+    for limit, p in zip(rule.candidates, chosen, strict=True):
+        count, claim = sum(min(n, limit) for n in people), second(limit)
+        exponent = abs(REACH - count) if claim.has_epsilon else (REACH - count) ** 2 / 2.0
+        noise = np.exp(-exponent * float(claim.rate if claim.has_epsilon else claim.rate**2))
+        rows.append(p * noise / noise.sum())
+    return np.array(rows)
+
+
+def every_pair():
+    """All data sets of up to three people with up to six rows, and one person more."""
+    for size in range(3):
+        for people in itertools.combinations_with_replacement(range(7), size):
+            for more in range(1, 7):
+                yield people, (*people, more)
+
+
+def largest_epsilon(rule, mechanism, second):
+    """The largest log-ratio of both laws, over all pairs."""
+    return max(
+        abs(np.log(laws(rule, one, mechanism, second)) - np.log(laws(rule, other, mechanism, second))).max()
+        for one, other in every_pair()
+    )
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["numbers", "selections"])
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+def test_stages_lose_the_sum_of_their_losses_whatever_the_limit(rule, mechanism):
+    worst = largest_epsilon(rule, mechanism, claim_of)
+    assert worst <= float(FIRST + SECOND) + 1e-6
+    assert worst > 0.9 * float(FIRST + SECOND), worst
+
+
+def test_noise_that_ignores_the_limit_loses_more():
+    """The control: noise of the smallest candidate, and a count that keeps what the limit lets through."""
+    assert largest_epsilon(RULES[0], "permute_and_flip", lambda _: claim_of(1)) > 2 * float(FIRST + SECOND)
+
+
+def divergence(p, q, order):
+    with np.errstate(divide="ignore"):
+        return float(np.logaddexp.reduce((order * np.log(p) + (1 - order) * np.log(q)).ravel())) / (order - 1)
+
+
+def spread_over_groups(limit, loss=SECOND):
+    """The claim of a number of people in each group, of whom each counts in so many groups."""
+    return replace(claim_of(limit, loss), contributions=Contributions(limit, 1))
+
+
+PARTS = 4
+
+
+def moved(limit, groups, order):
+    """The divergence of all numbers of people, if one in so many groups comes: in parts, as weights have it."""
+    shift, noise = PARTS * min(limit, groups) // groups, np.arange(-1600, 1601)
+    p, q = (np.exp(-abs(noise - s) * float(spread_over_groups(limit).rate) / PARTS) for s in (0, shift))
+    return groups * divergence(p / p.sum(), q / q.sum(), order)
+
+
+@pytest.mark.parametrize("order", [1.01, 2, 8, 64])
+@pytest.mark.parametrize("offsets", [(0, 1, 3), (0, 60, 90)], ids=str)
+def test_in_the_other_unit_the_worst_candidate_is_charged(order, offsets):
+    """Laplace noise costs a rho that falls with the limit: that of the smallest candidate holds, no other one does."""
+    rule = Rule(CANDIDATES, (1, 1, 0), offsets)
+    first = float(Claim.for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False).cost("rho"))
+    costs = {limit: float(spread_over_groups(limit).cost("rho")) for limit in CANDIDATES}
+    assert costs[1] > costs[2] > costs[4]
+    worst = 0.0
+    for one in itertools.chain.from_iterable(itertools.combinations_with_replacement(CANDIDATES, n) for n in range(4)):
+        for groups in CANDIDATES:
+            p, q = (laws(rule, people, "exponential", claim_of).sum(1) for people in (one, (*one, groups)))
+            for a, b in ((p, q), (q, p)):
+                of_limits = [(order - 1) * moved(limit, groups, order) for limit in CANDIDATES]
+                worst = max(worst, divergence(a * np.exp(np.array(of_limits) / order), b, order))
+    assert 0 < worst <= order * (first + costs[1]) + 1e-9
+    if order < 1.1 and offsets[1] > 1:  # the smallest is nearly certain; at large orders the pure loss is less
+        assert worst > order * costs[2]
+
+
+def test_a_rho_is_the_same_for_all_limits():
+    """With Gaussian noise whose deviation follows from the limit, both stages lose their rho together."""
+    rho = Fraction(1, 10)
+    first = float(Claim.for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False).cost("rho"))
+    worst = 0.0
+    for one, other in itertools.islice(every_pair(), 0, None, 3):
+        p, q = (laws(RULES[0], people, "exponential", lambda b: claim_of(b, rho, "rho")) for people in (one, other))
+        kept = (p > 1e-280) & (q > 1e-280)
+        worst = max(worst, divergence(p[kept], q[kept], 2))
+    assert 0.8 * 2 * float(rho) < worst <= 2 * (first + float(rho)) + 1e-9
