@@ -103,7 +103,8 @@ def protect(
     What stays the caller's word: that keys, candidates, limits and clipping bounds are public, and that what made the
     table carries nothing of others into a person's rows.
 
-    Proof: :doc:`/proofs/contributions`, and of numbers :doc:`/proofs/norms`.
+    Proof: :doc:`/proofs/contributions`, of numbers :doc:`/proofs/norms`, and of limits that are found
+    :doc:`/proofs/limits`.
 
     Examples
     --------

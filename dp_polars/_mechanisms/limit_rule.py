@@ -2,7 +2,7 @@
 
 N(b) is the number of people beyond b. One person changes it by at most one, for all b together and in one direction.
 The score −max(N(b) − T(b), 0) − o(b) has the range 1, and −max(2·N(b) − N(0), 0) − o(b) the range 2. T and o are
-public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`; constants: `benchmarks/limits_study.py`.
+public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`.
 """
 
 from __future__ import annotations
