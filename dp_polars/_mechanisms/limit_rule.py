@@ -1,8 +1,8 @@
 """Contribution limits and clipping bounds, found privately: scores of candidates from how many people lie beyond them.
 
 N(b) is the number of people beyond b. One person changes it by at most one, for all b together and in one direction.
-The score −max(N(b) − T(b), 0) − o(b) has the range 1, and −max(2·N(b) − N(0), 0) − o(b) the range 2. T and o are
-public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`.
+The score −max(N(b) − T(b), 0) − o(b) has the range 1, and −max(N(b) − T(b), 2·N(b) − N(0), 0) − o(b) the range 2. T
+and o are public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _OF_ROOTS = Fraction(7, 4)
 _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fraction(6)
 
 # Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
-_ROWS_BEYOND = 8
-_UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(2)
+_ROWS_BEYOND = 16
+_UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
 
 # T and o are rounded up but for this, which no interval of 128 bits exceeds, and are no larger than that.
 _BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
@@ -76,22 +76,25 @@ class Rule(Generic[Value]):
     candidates: tuple[Value, ...]
     targets: tuple[int, ...]  # T
     offsets: tuple[int, ...]  # o
-    is_median: bool = False  # whether half of all people may lie beyond, instead of T
+    at_median: bool = False  # whether no more than half of all people may lie beyond, however large T is
 
     @property
     def counted(self) -> tuple[int | Fraction, ...]:
-        """For which b the number of people beyond b is needed: the candidates, after 0 if that is all people."""
-        return (0, *self.candidates) if self.is_median else self.candidates
+        """For which b the number of people beyond b is needed: the candidates, after 0 if all people are compared."""
+        return (0, *self.candidates) if self.at_median and self.candidates[0] != 0 else self.candidates
 
     @property
     def score_range(self) -> int:
         """R of the scores, under both neighbouring relations."""
-        return 2 if self.is_median else 1
+        return 2 if self.at_median else 1
 
     def scores(self, beyond: Ints) -> Ints:
         """Return the scores of the candidates. `beyond`: how many people lie beyond each b of `counted`."""
-        surplus = 2 * beyond[1:] - beyond[0] if self.is_median else beyond - np.array(self.targets, np.int64)
-        scores: Ints = -np.maximum(surplus, 0) - np.array(self.offsets, np.int64)
+        of_candidates = beyond[-len(self.candidates) :]
+        surplus = np.maximum(of_candidates - np.array(self.targets, np.int64), 0)
+        if self.at_median:
+            surplus = np.maximum(surplus, 2 * of_candidates - beyond[0])
+        scores: Ints = -surplus - np.array(self.offsets, np.int64)
         return scores
 
     def claim(self, loss: Loss) -> Claim:
@@ -113,13 +116,13 @@ def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: i
     or people; a selection doesn't need it.
     """
     candidates = _limits(most)
-    is_median = kind == "selection"
+    at_median = kind == "selection"
     with precision(_BITS):
-        scale = (2 if is_median else 1) / _epsilon(loss)
+        scale = (2 if at_median else 1) / _epsilon(loss)
         power = (ball(_POWER) + ball(_POWER_PER_LOG) * ball(cells).log()).min(ball(_LARGEST_POWER))
         offsets = tuple(_whole(power * ball(b).log() * scale) for b in candidates)
-        targets = tuple(0 if is_median else _whole(_target(kind, b, cells) * ball(noise)) for b in candidates)
-    return Rule(candidates, targets, offsets, is_median)
+        targets = tuple(_LARGEST if at_median else _whole(_target(kind, b, cells) * ball(noise)) for b in candidates)
+    return Rule(candidates, targets, offsets, at_median)
 
 
 def _target(kind: LimitKind, b: int, cells: int) -> arb:
@@ -142,14 +145,16 @@ def _limits(most: int | None) -> tuple[int, ...]:
 def bound_rule(loss: Loss, noise: Fraction, candidates: Iterable[Fraction]) -> Rule[Fraction]:
     """Return the rule of one clipping bound: N(b) is how many people have a contributing value beyond b.
 
-    `candidates`: from 0 away, see `bounds_up_to`; all of one sign. `loss`, `noise`: as for a limit.
+    `candidates`: from 0 away, of one sign, see `bounds_up_to`. Lower bounds are those of the values times −1. `loss`,
+    `noise`: as for a limit.
     """
     values = tuple(candidates)
-    steps = (Fraction(0) if not i else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
+    # Nothing for 0 and the smallest one: a column has values.
+    steps = (Fraction(0) if i < 2 else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
     with precision(_BITS):
-        offsets = tuple(_whole(ball(total) / _epsilon(loss)) for total in accumulate(steps))
+        offsets = tuple(_whole(2 * ball(total) / _epsilon(loss)) for total in accumulate(steps))
         target = _whole(ball(_ROWS_BEYOND * noise))
-    return Rule(values, (target,) * len(values), offsets)
+    return Rule(values, (target,) * len(values), offsets, at_median=True)
 
 
 def bounds_up_to(smallest: Fraction, largest: Fraction) -> tuple[Fraction, ...]:

@@ -16,7 +16,7 @@ from tests.helpers import reference
 
 FIRST, SECOND = Fraction(1, 5), Fraction(4, 5)
 CANDIDATES = (1, 2, 4)
-RULES = [Rule(CANDIDATES, (1, 1, 0), (0, 1, 3)), Rule(CANDIDATES, (0, 0, 0), (0, 1, 3), is_median=True)]
+RULES = [Rule(CANDIDATES, (1, 1, 0), (0, 1, 3)), Rule(CANDIDATES, (5, 5, 5), (0, 1, 3), at_median=True)]
 # Counts of which noise makes no difference any more.
 REACH = np.arange(-160, 190)
 

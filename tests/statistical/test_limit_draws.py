@@ -33,7 +33,9 @@ def test_a_limit_is_drawn_with_its_probability(kind, mechanism):
     loss = LOSSES[mechanism]
     rule = rules(loss)[kind]
     beyond = np.array([(b < PEOPLE).sum() for b in rule.counted])
-    surplus = [2 * int(n) - len(PEOPLE) for n in beyond[1:]] if kind == "selection" else beyond - rule.targets
+    surplus = np.array([n - t for n, t in zip(beyond[-len(rule.targets) :], rule.targets, strict=True)])
+    if kind in ("selection", "bound"):
+        surplus = np.maximum(surplus, 2 * beyond[-len(surplus) :] - len(PEOPLE))
     scores = [-max(int(s), 0) - o for s, o in zip(surplus, rule.offsets, strict=True)]
     epsilon = rule.claim(loss).rate * rule.score_range
     law = reference.floats(reference.law(scores, rate=epsilon / rule.score_range, mechanism=mechanism, digits=30))
