@@ -2,7 +2,8 @@
 
 N(b) is the number of people beyond b. One person changes it by at most one, for all b together and in one direction.
 The score −max(N(b) − T(b), 0) − o(b) has the range 1, and −max(N(b) − T(b), 2·N(b) − N(0), 0) − o(b) the range 2. T
-and o are public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`.
+and o are public whole numbers, so that scores are exact. Proof: `docs/proofs/limits.md`. Constants:
+`benchmarks/limits_study.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _DIGITS = (100, 110, 125, 140, 160, 180, 200, 225, 250, 280, 320, 360, 400, 450,
 _LAST_POWER = 6
 
 # T rises with the logarithm of the limit, up to a largest factor: beyond small limits, people have many more rows.
-_FACTOR, _FACTOR_PER_LOG, _LARGEST_FACTOR = Fraction(1, 2), Fraction(4, 5), Fraction(5, 2)
+_FACTOR, _LARGEST_FACTOR = Fraction(1, 2), Fraction(5, 2)
 # A step of a norm L2 saves a person beyond it more than one row: about K^(1/5) by rows. Of people it is known better.
 _SPREAD = Fraction(1, 5)
 _OF_ROOTS = Fraction(7, 4)
@@ -127,8 +128,7 @@ def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: i
 
 def _target(kind: LimitKind, b: int, cells: int) -> arb:
     """Return T in units of the noise at the limit 1."""
-    log = ball(b).log()
-    factor = (ball(_FACTOR) + ball(_FACTOR_PER_LOG) * log).min(ball(_LARGEST_FACTOR))
+    factor = (ball(_FACTOR) + ball(b).log()).min(ball(_LARGEST_FACTOR))
     if kind == "norm":
         return factor * (-ball(_SPREAD) * ball(cells).log()).exp()
     if kind == "root":

@@ -91,7 +91,7 @@ def test_the_formulas_are_rounded_up(kind, loss, cells):
     epsilon = float(loss.value) if loss.unit == "epsilon" else math.sqrt(8 * loss.value)
     power = min(2.2 + 1.2 * math.log(cells), 6)
     for b, target, offset in zip(rule.candidates, rule.targets, rule.offsets, strict=True):
-        factor = min(0.5 + 0.8 * math.log(b), 2.5)
+        factor = min(0.5 + math.log(b), 2.5)
         shape = {"norm": cells**-0.2, "root": 1.75 * (math.sqrt(b + 1) - math.sqrt(b))}.get(kind, 1)
         wanted = 2.0**60 if kind == "selection" else factor * shape * float(noise)
         assert wanted * (1 - 1e-9) <= target < wanted * (1 + 1e-9) + 1
