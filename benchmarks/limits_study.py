@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from dp_polars._accounting.terms import Loss
-from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of
+from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 
 LOSSES = [
     Loss(Fraction(value), unit)
@@ -111,7 +111,7 @@ class Numbers:
 
     def found(self, loss, rng):
         noise = Fraction(self.groups * noise_of(loss))
-        part = part_of(loss, self.groups, noise)
+        part = part_of_loss(loss, self.groups, noise)
         first, second = split(loss, part)
         most = self.groups if self.by_people else None
         rule = limit_rule(self.kind(loss.unit), first, self.groups, noise, most)
@@ -144,7 +144,7 @@ class Sums:
 
     def found(self, loss, rng):
         noise = Fraction(self.groups * noise_of(loss))
-        part = part_of(loss, self.groups, noise)
+        part = part_of_loss(loss, self.groups, noise)
         first, second = split(loss, part)
         rule = bound_rule(first, noise, bounds_up_to(Fraction(1), Fraction(10**9)))
         candidates = [float(b) for b in rule.candidates]
@@ -190,7 +190,7 @@ class Modes:
 
     def found(self, loss, rng):
         noise = Fraction(self.groups * noise_of(loss))
-        part = part_of(loss, self.groups, noise)
+        part = part_of_loss(loss, self.groups, noise)
         first, second = split(loss, part)
         rule = limit_rule("selection", first, self.groups, noise, self.groups)
         often = simulated(rule, np.array([(self.size > b).sum() for b in rule.counted]), first, rng)

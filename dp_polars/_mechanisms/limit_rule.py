@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, claim_for_scores
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import Ints, Rng, ball, precision, upper
 from dp_polars._mechanisms.racing import LAWS
@@ -57,7 +57,7 @@ _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
 _BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
 
 
-def part_of(loss: Loss, cells: int, noise: Fraction) -> Fraction:
+def part_of_loss(loss: Loss, cells: int, noise: Fraction) -> Fraction:
     """Return the public part of a loss that finds a limit: the smallest one that tells T people from none.
 
     `noise`: see `limit_rule`, at the whole loss.
@@ -100,7 +100,7 @@ class Rule(Generic[Value]):
 
     def claim(self, loss: Loss) -> Claim:
         """Return what the choice of one candidate loses: permute-and-flip in epsilon, bounded range in rho."""
-        return Claim.for_scores(loss, None, Fraction(self.score_range, 2), False)
+        return claim_for_scores(loss, None, Fraction(self.score_range, 2), False)
 
     def draw(self, beyond: Ints, loss: Loss, rng: Rng) -> Value:
         """Return a candidate."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import system_rng
-from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of
+from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 
 KINDS = ("linear", "norm", "root", "selection")
 EPSILON, RHO = Loss(Fraction(1, 2), "epsilon"), Loss(Fraction(1, 50), "rho")
@@ -136,7 +136,7 @@ def test_candidates_of_bounds_are_public():
 def test_the_part_is_the_smallest_that_is_enough(value, unit, cells):
     loss = Loss(value, unit)
     noise = Fraction(cells) / value
-    part = part_of(loss, cells, noise)
+    part = part_of_loss(loss, cells, noise)
     most = 0.3 if cells < 4 else 0.2 if cells < 8 else 0.15 if cells < 16 else 0.1
     parts = [p for p in (2, 3, 5, 7, 10, 15, 20, 30) if p <= 100 * most]
     assert 100 * part in parts

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import claim_for_scores, claim_on
 from dp_polars._accounting.terms import Contributions, Loss, Terms
 from dp_polars._mechanisms.limit_rule import Rule
 from tests.helpers import reference
@@ -24,7 +24,7 @@ REACH = np.arange(-160, 190)
 def claim_of(limit, loss=SECOND, unit="epsilon"):
     """The claim of a count of rows in one group, with the limit in all."""
     word = "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
-    return replace(Claim.on(Terms.at(Loss(loss, unit), limit, word), "number"), score_range=Fraction(1))
+    return replace(claim_on(Terms.at(Loss(loss, unit), limit, word), "number"), score_range=Fraction(1))
 
 
 def laws(rule, people, mechanism, second):
@@ -98,7 +98,7 @@ def moved(limit, groups, order):
 def test_in_the_other_unit_the_worst_candidate_is_charged(order, offsets):
     """Laplace noise costs a rho that falls with the limit: that of the smallest candidate holds, no other one does."""
     rule = Rule(CANDIDATES, (1, 1, 0), offsets)
-    first = float(Claim.for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False).cost("rho"))
+    first = float(claim_for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False).cost("rho"))
     costs = {limit: float(spread_over_groups(limit).cost("rho")) for limit in CANDIDATES}
     assert costs[1] > costs[2] > costs[4]
     worst = 0.0
@@ -116,7 +116,7 @@ def test_in_the_other_unit_the_worst_candidate_is_charged(order, offsets):
 def test_a_rho_is_the_same_for_all_limits():
     """With Gaussian noise whose deviation follows from the limit, both stages lose their rho together."""
     rho = Fraction(1, 10)
-    first = float(Claim.for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False).cost("rho"))
+    first = float(claim_for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False).cost("rho"))
     worst = 0.0
     for one, other in itertools.islice(every_pair(), 0, None, 3):
         p, q = (laws(RULES[0], people, "exponential", lambda b: claim_of(b, rho, "rho")) for people in (one, other))
