@@ -43,10 +43,10 @@ _LAST_POWER = 6
 
 # T rises with the logarithm of the limit, up to a largest factor: beyond small limits, people have many more rows.
 _FACTOR, _LARGEST_FACTOR = Fraction(1, 2), Fraction(5, 2)
-# A step of a norm L2 saves a person beyond it more than one row: about K^(1/5) by rows. Of people it is known better.
+# A step of a norm L2 saves a person beyond it more than one row: about K^(1/5) by rows, and more by people.
 _SPREAD = Fraction(1, 5)
 _OF_ROOTS = Fraction(7, 4)
-# o falls by a factor of b^a: more with more cells, of which each adds to T.
+# The weight of b falls as b^−a by o: faster with more cells, because each of them adds to T.
 _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fraction(6)
 
 # Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
