@@ -38,8 +38,8 @@ def laws(rule, people, mechanism, second):
     rows = []
     for limit, p in zip(rule.candidates, chosen, strict=True):
         count, claim = sum(min(n, limit) for n in people), second(limit)
-        exponent = abs(REACH - count) if claim.has_epsilon else (REACH - count) ** 2 / 2.0
-        noise = np.exp(-exponent * float(claim.rate if claim.has_epsilon else claim.rate**2))
+        exponent = abs(REACH - count) if (claim.loss.unit == "epsilon") else (REACH - count) ** 2 / 2.0
+        noise = np.exp(-exponent * float(claim.rate if (claim.loss.unit == "epsilon") else claim.rate**2))
         rows.append(p * noise / noise.sum())
     return np.array(rows)
 
