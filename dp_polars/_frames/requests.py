@@ -42,16 +42,16 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
     def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
         (ask,) = self.asks
         statistic = ask.query
-        each = f"A person counts for at most {plural(statistic.keys_per_person, 'key')}."
+        per_person = f"A person counts for at most {plural(statistic.keys_per_person, 'key')}."
         if statistic.claim._is_open:
-            note = f"{str(statistic.claim).capitalize()}: so no error is known. {each}"
+            note = f"{str(statistic.claim).capitalize()}: so no error is known. {per_person}"
             return [Line(self._explained(ask) | {"error_95": None, "error_unit": "people", "note": note}, ask)]
         selection = statistic.selection
         shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
         notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
         if isinstance(selection, GaussianThreshold):
             notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
-        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join([*notes, each])}
+        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join([*notes, per_person])}
         return [Line(self._explained(ask) | of_people, ask)]
 
 

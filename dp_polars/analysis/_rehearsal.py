@@ -114,12 +114,12 @@ def simulate(
         `true_answer`, `answer_5` and `answer_95` have the answer's own type where all outputs share one, and are String
         otherwise.
 
-        Of a **publication**, one row per statistic, on average over its groups: what would be wrong with it, and why.
+        For a **publication** there is one row per statistic, on average over its groups: what would be wrong with it.
         `query`, `output` (String), `groups` (Int64), those that have rows, and `error_unit`; then, in this unit,
 
         - `size` (Float64): how many rows or people a group has, limits or not; null for keys;
-        - `value`: the size of the true answer. Of answers that are no numbers, that of the group; null where that is no
-          number in the unit. Of keys it is how many there are;
+        - `value`: the size of the true answer. For answers that are no numbers, that of the group; null where that is no
+          number in the unit. For keys it is how many there are;
         - `noise`: the mean error that the noise makes, if the rows that limits keep were all;
         - `dropped`: the error without noise of what limits drop or scale away;
         - `clipped`: how far clipping bounds move the true answer; null where values have none, or are no numbers;
@@ -304,9 +304,9 @@ def _of_keys(name: str, request: KeyRequest, table: pl.LazyFrame) -> _Rehearsed:
     """Return how many keys would be missing."""
     engine = PolarsEngine.of(table)
     work = request.bind(engine)
-    _, kept = engine.prepare_people_by_key(work)()
+    _, limited = engine.prepare_people_by_key(work)()
     _, people = engine.prepare_people_by_key(replace(work, most=_ALL_KEYS))()
-    noise, error = (len(people) - float(work.statistic.selection.chances(of).sum()) for of in (people, kept))
+    noise, error = (len(people) - float(work.statistic.selection.chances(of).sum()) for of in (people, limited))
     numbers = (None, float(len(people)), noise, error - noise, None, error)
     return _Rehearsed(name, request.asks[0].name, 1, "keys", *numbers)
 
@@ -316,7 +316,7 @@ def _of_tables(name: str, request: CubeRequest, table: pl.LazyFrame) -> Iterator
     plan, engine = request.plan, PolarsEngine.of(table)
     work = request.bind(engine)
     (cells,) = engine.prepare_histograms(work)()
-    kept = sums_of(cells.codes, cells.weights, plan.sizes, plan.tables)
+    bounded = sums_of(cells.codes, cells.weights, plan.sizes, plan.tables)
     values, unit = cast("Product", work.keys).values, request.counts(request.asks[0].query)
     rows = work.rows(table).filter(pl.col(one.name).is_in(one.implode()) for one in values)
     number = pl.struct(work.privacy_unit).n_unique() if unit == "people" and work.privacy_unit else pl.len()
@@ -329,7 +329,7 @@ def _of_tables(name: str, request: CubeRequest, table: pl.LazyFrame) -> Iterator
             truly: Floats = listed["\0of"].fill_null(0).to_numpy().astype(np.float64)
         else:
             truly = np.array([rows.select(number).collect().item()], np.float64)
-        bias, deviation = np.abs(kept[axes].ravel() - truly), math.sqrt(plan.variance(axes))
+        bias, deviation = np.abs(bounded[axes].ravel() - truly), math.sqrt(plan.variance(axes))
         noise = deviation * math.sqrt(2 / math.pi)
         folded = [
             noise * math.exp(-((one / deviation) ** 2) / 2) + one * math.erf(one / (deviation * math.sqrt(2)))

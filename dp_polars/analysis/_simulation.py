@@ -151,7 +151,7 @@ class Counted:
     def as_if_kept_were_all(self) -> Simulated:
         """The output if the rows that the limits keep were all rows: its errors are those of the noise alone."""
         whole = [_in_whole(one, bit).bounded for one, bit in zip(self.parts, self.bits, strict=True)]
-        parts = [one._replace(everything=kept) for one, kept in zip(self.parts, whole, strict=True)]
+        parts = [one._replace(everything=part) for one, part in zip(self.parts, whole, strict=True)]
         return replace(self, parts=parts).simulated
 
 
