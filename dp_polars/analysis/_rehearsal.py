@@ -118,8 +118,8 @@ def simulate(
         `query`, `output` (String), `groups` (Int64), those that have rows, and `error_unit`; then, in this unit,
 
         - `size` (Float64): how many rows or people a group has, limits or not; null for keys;
-        - `value`: the size of the true answer. For answers that are no numbers, that of the group; null where that is no
-          number in the unit. For keys it is how many there are;
+        - `value`: the size of the true answer. For answers that are no numbers, that of the group; null where that is
+          no number in the unit. For keys it is how many there are;
         - `noise`: the mean error that the noise makes, if the rows that limits keep were all;
         - `dropped`: the error without noise of what limits drop or scale away;
         - `clipped`: how far clipping bounds move the true answer; null where values have none, or are no numbers;
