@@ -302,9 +302,8 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
     # What one query was scaled to is not what all of them guarantee.
-    given_ones = [*every.values()]
-    apart = [query._with_asks(query._asks, None) for query in given_ones]
-    return Publication(dict(zip(every, followed(given_ones, apart), strict=True)))
+    apart = [query._with_asks(query._asks, None) for query in every.values()]
+    return Publication(dict(zip(every, followed(apart), strict=True)))
 
 
 def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:

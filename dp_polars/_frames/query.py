@@ -736,13 +736,13 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
         part = None if taken is None else taken.part(first, number)
         found.append(query._with_asks(asks[first : first + number], part))
         first += number
-    return followed(queries, found)
+    return followed(found)
 
 
-def followed(before: Sequence[QueryT], after: Sequence[QueryT]) -> list[QueryT]:
-    """Return queries at other losses, of which some may be about what others drop: about these as they are now."""
-    now = {id(old._request): new._request for old, new in zip(before, after, strict=True)}
-    return [query._with_request(query._request.about_one_of(now)) for query in after]
+def followed(queries: Sequence[QueryT]) -> list[QueryT]:
+    """Return queries of which some may be about what others drop: about these as they are now."""
+    requests = [query._request for query in queries]
+    return [query._with_request(query._request.about_one_of(requests)) for query in queries]
 
 
 def _at_numbers(

@@ -19,7 +19,8 @@ from dp_polars._statistics.measures import RowsCut
 from dp_polars._statistics.statistic import HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
+    from typing import TypeGuard
 
     from dp_polars._release.contract import Engine, Released
 
@@ -88,12 +89,16 @@ class PeopleRequest(Request):
         query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
         return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
 
-    def about_one_of(self, requests: Mapping[int, AnyRequest[Any]]) -> PeopleRequest:
+    def is_about(self, request: AnyRequest[Any]) -> TypeGuard[Request]:
+        """Return whether it counts what another request drops, whatever the losses of that are."""
+        bounded = self.bounded
+        is_same = isinstance(request, Request) and bounded.pipeline is request.pipeline and bounded.keys is request.keys
+        return is_same and [ask.name for ask in bounded.asks] == [ask.name for ask in request.asks]
+
+    def about_one_of(self, requests: Iterable[AnyRequest[Any]]) -> PeopleRequest:
         """Return the request about what another one drops: in which norm that is, its losses decide."""
-        bounded = requests.get(id(self.bounded), self.bounded)
-        if bounded is self.bounded or not isinstance(bounded, Request):
-            return self
-        return replace(self, bounded=bounded)
+        bounded = next(filter(self.is_about, requests), self.bounded)
+        return self if bounded is self.bounded else replace(self, bounded=bounded)
 
     @property
     def readers(self) -> tuple[Ask[HistogramQuery], ...]:

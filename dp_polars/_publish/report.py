@@ -406,13 +406,8 @@ def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
     for name, other, released, *_ in sections:
         asked = other._request
-        if not isinstance(asked, PeopleRequest) or asked.bounded.pipeline is not query._request.pipeline:
-            continue
-        if asked.bounded.keys is not getattr(query._request, "keys", None):
-            continue  # the same rows in other groups
-        ask = other._asks[0]
-        same = [one.name for one in asked.bounded.asks] == [one.name for one in query._asks]
-        if same and released.height == 1:
+        if isinstance(asked, PeopleRequest) and asked.is_about(query._request) and released.height == 1:
+            ask = other._asks[0]
             number, low, high = with_ends(released, other._asks).select(ask.name, *names_of_ends(ask.name)).row(0)
             between = f"{text_of(low, 0)} to {text_of(high, 0)}; see {name}"
             yield f"About {text_of(number)} rows do not count because of these limits ({between})."

@@ -292,8 +292,8 @@ class AnyRequest(ABC, Generic[AskedT]):
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         return replace(self, asks=tuple(asks), taken=taken)
 
-    def about_one_of(self, requests: Mapping[int, AnyRequest[Any]]) -> Self:  # noqa: ARG002
-        """Return the request about another one, if it is about one of those with these identities; else itself."""
+    def about_one_of(self, requests: Iterable[AnyRequest[Any]]) -> Self:  # noqa: ARG002
+        """Return the request about one of others as that is now, if it is about what one of them does; else itself."""
         return self
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:  # noqa: ARG002

@@ -169,6 +169,9 @@ class ShowEverything(KeySelection):
                 file.write("".join(f"{number}\n" for number in people.tolist()))
         return np.ones(len(people), bool), people
 
+    def chances(self, people):
+        return np.ones(len(people))
+
     def people_for(self, chance):
         return 1
 
@@ -181,6 +184,9 @@ class ShowFrom(KeySelection):
 
     def draw(self, people):
         return people >= self.least, people
+
+    def chances(self, people):
+        return (people >= self.people_for(1)).astype(float)
 
     def people_for(self, chance):
         return self.least

@@ -142,7 +142,13 @@ def test_what_drops_rows_is_asked_as_it_is_scaled(budget):
         assert one.queries["cut"]._request.bounded is one.queries["by_ward"]._request
     assert {claim.mechanism for claim in scaled.queries["cut"]._request.bounded.claims} == {"discrete_gaussian"}
     other = protected().agg(n=dpp.len(epsilon=1))
-    assert followed([other], [other]) == [other]
+    assert followed([other]) == [other]
+    # Also where the query was scaled before, and the number was asked of the other one.
+    before = asked["by_ward"].scaled_to(rho=Fraction(1, 100))
+    together = dpp.publication(by_ward=before, cut=asked["cut"])
+    assert together.queries["cut"]._request.bounded is together.queries["by_ward"]._request
+    elsewhere = dpp.publication(other=protected(budget).agg(stays=dpp.len(), people=dpp.n_people()), cut=asked["cut"])
+    assert elsewhere.queries["cut"]._request.bounded is asked["by_ward"]._request
 
 
 @pytest.mark.parametrize("shown", [{"intervals": True}, {"min_people": 5}, {"min_people": 5, "sure": True}], ids=str)
