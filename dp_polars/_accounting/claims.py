@@ -57,7 +57,7 @@ _LARGEST_RATE = Fraction(2**1000)
 
 _NO_EPSILON = (
     "a discrete Gaussian has no loss in epsilon.\n\n"
-    "Hint: keep a budget in rho, or ask with epsilon= instead of rho=: that draws discrete Laplace noise."
+    "Hint: keep a budget in rho, or give epsilon= instead of rho=: that draws discrete Laplace noise."
 )
 #: What to write where no loss is said.
 SAY_A_LOSS = (
@@ -480,7 +480,7 @@ def scaled_claims(claims: Sequence[tuple[str, Claim]], target: Loss) -> list[Cla
             msg = (
                 f"scaled_to must be given rho, got epsilon: output {name!r} has discrete Gaussian noise, which has no "
                 "loss in epsilon.\n\n"
-                "Hint: scaled_to(rho=…), or ask for the output with epsilon=…: that draws discrete Laplace noise."
+                "Hint: scaled_to(rho=…), or request the output with epsilon=…: that draws discrete Laplace noise."
             )
             raise ValueError(msg)
     every = [claim for _, claim in claims]

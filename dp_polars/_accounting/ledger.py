@@ -53,7 +53,7 @@ _here = _Here()
 def uninterrupted(function: Callable[[], T]) -> T:
     """Return `function()`, or raise its error. Interrupted, the wait ends at once, and the call when it may.
 
-    Raises RuntimeError if such a call asks for another one, as the finalizer of an object could: it would wait for
+    Raises RuntimeError if such a call needs another one, as the finalizer of an object could: it would wait for
     itself.
     """
     if _here.call is not None:

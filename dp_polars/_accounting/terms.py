@@ -343,7 +343,7 @@ def stored(value: Fraction) -> str:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
         msg = (
             f"A loss, and the exact sum of all, must have at most {_LONGEST} bits in numerator and "
-            "denominator.\n\nHint: ask for losses with few decimals, such as 0.1."
+            "denominator.\n\nHint: give losses with few decimals, such as 0.1."
         )
         raise ValueError(msg)
     return str(value)

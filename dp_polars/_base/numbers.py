@@ -81,7 +81,7 @@ def before_unit(frame: object, unit: object) -> str | None:
 
 
 def kind_of_frame(value: object) -> str:
-    """Return the end of a message that asks for a Polars frame: what was given instead, and the way out."""
+    """Return the end of a message that requires a Polars frame: what was given instead, and the way out."""
     way = _OF_FRAMES.get(_package(value))
     return f"{kind(value)}." + (f"\n\nHint: {way} makes a Polars frame of it." if way else "")
 

@@ -84,7 +84,7 @@ def clamping_of(
     if column_types.family(column) not in ("number", "boolean"):
         msg = (
             f"values must be numbers or booleans, got a column of type {column}.\n\n"
-            "Hint: make numbers of them first, pl.col(…).cast(pl.Float64), say; of dates ask for a median."
+            "Hint: make numbers of them first, pl.col(…).cast(pl.Float64), say; of dates request a median."
         )
         raise TypeError(msg)
     if step is None:

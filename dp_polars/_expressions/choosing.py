@@ -173,7 +173,7 @@ def quantile(
     if confidence is not None:
         msg = (
             "confidence must be left out for a list of quantiles: only one alone has an interval.\n\n"
-            "Hint: ask for each of them by itself, at its own loss, as in quantile(0.25, …, confidence=0.95)."
+            "Hint: request each of them by itself, at its own loss, as in quantile(0.25, …, confidence=0.95)."
         )
         raise ValueError(msg)
     alphas = as_alphas(quantile)

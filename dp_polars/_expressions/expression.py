@@ -211,7 +211,7 @@ class PrivateExpr(pl.Expr):
     operation gives a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
     names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
 
-    Asked about several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
+    Of several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
     a private frame, each with the whole loss. A plain frame refuses it: Polars raises a ComputeError.
 
     Attributes
@@ -387,7 +387,7 @@ class PrivateName(ExprNameNameSpace):
 
 
 def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` on these terms; by `within`, at the loss of a plain frame."""
+    """Return the private expression of `query` on these terms; by `within`, at the loss of a plain frame."""
     asked, within = query.on(terms), terms.within
     if within is not None:
         check_within(asked, within)
@@ -401,7 +401,7 @@ def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: st
 def as_expression(
     query: Query, *columns: IntoColumn, name: str | None = None, within: Within | None = None
 ) -> PrivateExpr:
-    """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
+    """Return the private expression of `query` about columns; it is named like the first one, or `name`."""
     exprs = [as_column(column) for column in columns]
     warn_if_large(query.claim.loss)
     if not any(expr.meta.has_multiple_outputs() for expr in exprs):
@@ -480,7 +480,7 @@ def as_column(column: IntoColumn) -> pl.Expr:
         msg = f"the column must be a name or a Polars expression, got {type(column).__name__}."
         raise TypeError(msg)
     if isinstance(expr, PrivateExpr):
-        msg = "the expression must not be a private answer itself: ask about the column."
+        msg = "the expression must not be a private answer itself: use the column."
         raise TypeError(msg)
     return expr
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # What to ask where users look for another method of `.dp`.
-_A_QUANTILE = "ask a high or low quantile, .dp.quantile(0.99, …): an extreme is one person's value."
+_A_QUANTILE = "use a high or low quantile, .dp.quantile(0.99, …): an extreme is one person's value."
 _PEOPLE = "dp_polars.n_people(epsilon=…) counts the people of a group; other distinct values are not counted."
 _INSTEAD = {
     **dict.fromkeys(("max", "min"), _A_QUANTILE),

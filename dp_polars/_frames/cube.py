@@ -356,8 +356,8 @@ class Cube(Unchanging):
             ]
             more = len(plan.tables) - _SHOWN_TABLES
             lines += [f"  and {plural(more, 'more table')}"] * (more > 0)
-        asks = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
-        return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
+        methods = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
+        return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  methods: {methods}>"])
 
     @property
     def _is_drawn(self) -> bool:
@@ -413,7 +413,7 @@ class Cube(Unchanging):
             msg = (
                 f"a filter must be one expression over the dimensions of the cube, {known}, got "
                 f"{f'the column {others[0]!r}' if others else 'several columns'}.\n\n"
-                "Hint: a cube knows what it was released with alone; ask for another one with this dimension."
+                "Hint: a cube knows what it was released with alone; request another one with this dimension."
             )
             raise ValueError(msg)
         axes = [axis for axis, name in enumerate(known) if name in named]
@@ -437,7 +437,7 @@ class Cube(Unchanging):
             names = tuple(name for axis, name in enumerate(self.dimensions) if axis in needed)
             msg = (
                 f"a table must have all dimensions of a statistic, got {list(names)}, which none has.\n\n"
-                f"Hint: ask for another cube, with {names} among its tables."
+                f"Hint: request another cube, with {names} among its tables."
             )
             raise ValueError(msg)
         # Tables agree: so it does not matter which one.

@@ -342,7 +342,7 @@ def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.Dat
 
 @all_called
 class Cubes:
-    """The method of a private frame that asks for a cube."""
+    """The method of a private frame that requests a cube."""
 
     _pipeline: Pipeline
     _source: pl.LazyFrame | None
@@ -360,7 +360,7 @@ class Cubes:
         delta: Number | None = None,
         loss_weight: Number | None = None,
     ) -> CubeQuery:
-        r"""Ask for a cube: noisy counts of combinations, from which many statistics are answered for free.
+        r"""Request a cube: noisy counts of combinations, from which many statistics are answered for free.
 
         Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once. The released `Cube` answers
         filters, roll-ups, shares and rankings over its dimensions at no further cost.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dp_polars._release.pipeline import JoinHow, Pipeline, Step
 
 
-_RELEASE = "ask for private answers with agg(…), then release() the query."
+_RELEASE = "request private answers with agg(…), then release() the query."
 _COMBINES = "combines the rows of several people, and would show the result without noise"
 
 # The last rule is for what no other names.
@@ -120,11 +120,11 @@ METHODS = (
     Rule(
         names("remote"),
         "runs on machines where nothing protects the rows or pays for the answer",
-        "ask with agg(…), and release() the query here.",
+        "use agg(…), and release() the query here.",
     ),
     Rule(names("explain show_graph"), "shows how private rows are read", "explain the query: frame.agg(…).explain()."),
     Rule(names("dtypes width"), "is a part of the schema", "use collect_schema()."),
-    Rule(names("release"), "is of a query, and nothing is requested yet", "ask with agg first: agg(…).release()."),
+    Rule(names("release"), "is of a query, and nothing is requested yet", "call agg first: agg(…).release()."),
     Rule(names("dp"), "frame is already protected", "go on with filter, with_columns, group_by or agg."),
     Rule(
         frozenset(),
@@ -275,7 +275,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         return self._after(join_of(other, on, left_on, right_on, how))
 
     def group_by(self, keys: PublicKeys | None = None, *more: object, **named: object) -> PrivateGroupBy:
-        """Group by public keys, to ask about every group.
+        """Group by public keys, to query every group.
 
         Parameters
         ----------
@@ -398,7 +398,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             msg = (
                 "with_counts must be left out with epsilon: partition selection puts no noise on the numbers of "
                 "people.\n\n"
-                "Hint: give rho, or ask for counts of the keys that were released: group_by(keys).agg(…)."
+                "Hint: give rho, or request counts of the keys that were released: group_by(keys).agg(…)."
             )
             raise ValueError(msg)
         if with_counts and COUNT in columns:
@@ -434,7 +434,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     ) -> Self:
         """Set other contribution limits: the same rows, steps and budget, as if `protect` had these limits.
 
-        All answers of a query have the limits of its frame. To ask one statistic under limits of its own, ask it in a
+        All answers of a query have the limits of its frame. For limits of its own, put a statistic into a
         query of its own, and release both as one `publication`.
 
         Parameters
@@ -476,11 +476,11 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: private rows don't leave the frame."""
-        msg = "private rows must not be collected.\n\nHint: ask with agg(…), then release()."
+        msg = "private rows must not be collected.\n\nHint: use agg(…), then release()."
         raise TypeError(msg)
 
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
-        """Ask for private answers about all rows together.
+        """Request private answers about all rows together.
 
         Parameters
         ----------
@@ -502,7 +502,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         return self._ask(None, exprs, named)
 
     def __repr__(self) -> str:
-        return f"<PrivateFrame\n{self._described()}\nask:      agg(…), or group_by({{column: public values}}).agg(…)>"
+        return f"<PrivateFrame\n{self._described()}\nquery:    agg(…), or group_by({{column: public values}}).agg(…)>"
 
     def _described(self) -> str:
         lines = {
@@ -560,12 +560,12 @@ class PrivateGroupBy(Refusing, Unchanging):
         self._frame, self._keys = frame, keys
 
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
-        """Ask for private answers about every group: see `PrivateFrame.agg`."""
+        """Request private answers about every group: see `PrivateFrame.agg`."""
         return self._frame._ask(self._keys, exprs, named)
 
     def __repr__(self) -> str:
         groups = f"{plural(self._keys.height, 'public group')} by {', '.join(map(repr, self._keys.columns))}"
-        return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nask:      agg(…)>"
+        return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nquery:    agg(…)>"
 
 
 def _check_names(columns: tuple[object, ...]) -> None:

@@ -182,7 +182,7 @@ class Steps:
         if any(isinstance(name, str) and name in unit for name in _flat(named)):
             msg = (
                 f"{call}: the privacy unit {shown(unit)} must stay as it is.\n\n"
-                "Hint: leave it out. It never appears in an answer unless you ask for it."
+                "Hint: leave it out. It never appears in an answer unless you request it."
             )
             raise ValueError(msg)
         return columns - cs.by_name(*unit, require_all=False) if unit else columns

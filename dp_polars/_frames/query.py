@@ -235,7 +235,7 @@ def _chosen(
     unit: Unit = "rho" if _size(errors["rho"]) < _size(errors["epsilon"]) else "epsilon"
     why = ""
     if only := [ask.name for ask in moved if ask.query.loss_units == ("epsilon",)]:
-        unit, why = "epsilon", f", in which alone {', '.join(map(repr, only))} can be asked"
+        unit, why = "epsilon", f", in which alone {', '.join(map(repr, only))} can be requested"
 
     def has_room(unit: Unit) -> bool:
         return budget is None or budget._has_room(ask.query.claim for ask in found[unit])
@@ -335,7 +335,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
             true number, under the limits; of a list of quantiles all answers are. Null for means,
-            whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. Asked `within`
+            whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. With `within`
             an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
             is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
 
@@ -406,7 +406,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
     ) -> Self:
         """Return this query with one guarantee for all of its outputs, shared among them.
 
-        Outputs with a loss, or asked `within` an error, keep it, and those without one share the rest: equally, or by
+        Outputs with a loss, or with `within`, keep it, and those without one share the rest: equally, or by
         their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was
         requested `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
         budget, limits, the delta of keys, and mechanisms that were requested by name, stay. Selected keys without a

@@ -75,7 +75,7 @@ class PeopleRequest(Request):
         if isinstance(bounded.keys, Product):
             msg = (
                 "n_rows_dropped: a cube must be requested without tables, got one with some.\n\n"
-                "Hint: ask it of private.agg(dpp.len(…)) under the same limits."
+                "Hint: call it on private.agg(dpp.len(…)) under the same limits."
             )
             raise TypeError(msg)
         protection.refuse_no_unit("n_rows_dropped", "every row is a person, and nobody is cut")

@@ -195,8 +195,8 @@ class Synthetic(Unchanging):
             lines.append(f"  {one.values.name}: {plural(one.size, 'bin' if one.is_binned else 'value')} ({shown})")
         claim, tables = self.claim, {tuple(names): None for names in self.measured if len(names) > 1}
         lines += [f"  measured by ({', '.join(names)})" for names in tables]
-        asks = "rows(n), counts(by=…), error(by=…)"
-        return "\n".join([f"<Synthetic: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
+        methods = "rows(n), counts(by=…), error(by=…)"
+        return "\n".join([f"<Synthetic: {claim['protection']}, {claim['loss']}", *lines, f"  methods: {methods}>"])
 
     @cached_property
     def _model(self) -> Model:

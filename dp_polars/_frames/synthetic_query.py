@@ -254,7 +254,7 @@ class SyntheticQuery(CubeQuery):
 
 @all_called
 class SyntheticRows:
-    """The method of a private frame that asks for synthetic rows."""
+    """The method of a private frame that requests synthetic rows."""
 
     _pipeline: Pipeline
     _source: pl.LazyFrame | None
@@ -273,7 +273,7 @@ class SyntheticRows:
         method: Literal["adaptive", "fixed"] = "adaptive",
         max_model_size: int = 1_000_000,
     ) -> SyntheticQuery:
-        r"""Ask for synthetic rows: a model of noisy tables, from which rows are drawn for free.
+        r"""Request synthetic rows: a model of noisy tables, from which rows are drawn for free.
 
         Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once, before a row is read. It
         needs the extra `dp-polars[synthetic]`.

@@ -149,13 +149,13 @@ def shares(plan: Plan, drafted: Draft, fields: Mapping[Statistic, object]) -> It
         what = f"{wanted:g} part{'s' * (wanted != 1)}"
         if plan.by_error:
             what = f"ε = {wanted:g}" if statistic.ask == "first_above" else f"off by at most {wanted:,g}{unit}"
-        note = "not asked yet"
+        note = "not requested yet"
         if name in found:
             cost = found[name]
             note = f"costs ε = {_number(cost['epsilon'])}" if plan.by_error else f"error: {_error(cost)}"
         if values_field_of(statistic) in drafted.messages and name not in found:
             of = name if statistic.column is None else statistic.column
-            note = f"not asked yet: see the public values of {shown(of)}"
+            note = f"not requested yet: see the public values of {shown(of)}"
         yield fielded(f"{shown(name)}: {what}", fields[statistic], message(drafted.messages, field_of(statistic)), note)
 
 

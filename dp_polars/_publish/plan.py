@@ -530,10 +530,10 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
     if several_tables := len(tables) > 1:
         listed = {table: as_code({name: keys[name] for name in of}) for table, of in tables.items()}
         grouped = {
-            table: Written(None, Bracket("private.group_by(", [("", code)], ").agg(**asked)"))
+            table: Written(None, Bracket("private.group_by(", [("", code)], ").agg(**outputs)"))
             for table, code in listed.items()
         }
-        before = [laid_out(protect, "private = "), laid_out(call("dict", **outputs), "asked = ")]
+        before = [laid_out(protect, "private = "), laid_out(call("dict", **outputs), "outputs = ")]
         steps = [call("dpp.publication", grouped)]
     query = [*before, "query = (", *(laid_out(step, indent="    ") for step in [*steps, *shared]), ")"]
     released = "query.release(intervals=True)" if has_data else "dpp.sql.release(query, rows, intervals=True)"

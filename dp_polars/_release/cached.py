@@ -178,7 +178,7 @@ def known_query(
         if not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or ""):
             msg = (
                 f"the data set {stored_query.dataset!r} must have the same rows as when an answer about it was first "
-                "asked for, got others.\n\nHint: give protect another dataset for other rows."
+                "requested, got others.\n\nHint: give protect another dataset for other rows."
             )
             raise ValueError(msg)
     return None if digest is None else stored_query

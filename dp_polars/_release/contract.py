@@ -191,7 +191,7 @@ class HistogramSpec:
 
     @property
     def reading_order(self) -> tuple[bool, bool]:
-        """Sorts specs: what asks only whether a column has a value comes last, since another one may tell it."""
+        """Sorts specs: what needs only whether a column has a value comes last, since another one may tell it."""
         return isinstance(self.binning, OneCode), self.row_weight is None
 
 
@@ -407,7 +407,7 @@ class Engine(ABC, Generic[Released]):
        `row_weight.weigh`, whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is cached as
-       it is, and shown as a `Presentation` asks, which draws nothing more.
+       it is, and shown as a `Presentation` says, which draws nothing more.
     7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
        query alone, says by `progress.at` which one it is at, to a person who waits. A run may raise anything: a
        release replaces it by one fixed message, and the charge stays.
@@ -421,7 +421,7 @@ class Engine(ABC, Generic[Released]):
        listed, rows of other keys. Each person that is left is one row; with `PerPerson.cut`, each that is cut.
     10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
         with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
-        `distinct` says how many the engine tells apart. A release asks it about every list, and refuses one of which
+        `distinct` says how many the engine tells apart. A release calls it for every list, and refuses one of which
         two are the same here: a row would count for both.
     """
 
@@ -480,7 +480,7 @@ class Engine(ABC, Generic[Released]):
         """Refuse what can't be released here, and return what is called once, after the charge. Reads nothing itself.
 
         What that drew is shown as the public keys, then one column per output, as `presentation` has it; of a `KeyWork`
-        as the keys that are shown, sorted, and their noisy numbers if asked.
+        as the keys that are shown, sorted, and their noisy numbers if requested.
         """
 
     @abstractmethod

@@ -294,7 +294,7 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
     for expr in arguments:
         if isinstance(expr, PrivateExpr):
             msg = (
-                "steps on a private frame must be plain expressions, got a private answer.\n\nHint: ask for it in the "
+                "steps on a private frame must be plain expressions, got a private answer.\n\nHint: put it into the "
                 "agg of a private frame, or of its public groups: group_by({…}).agg(pl.col('x').dp.median(…))."
             )
             raise TypeError(msg)

@@ -70,10 +70,10 @@ _ROWS = (1000, 100)  # for groups of how many rows the error of a mean is said
 
 # What to write where an engine runs no filter, by what is counted.
 _IN_SQL = {
-    "rows": ': CASE WHEN condition THEN 1 END, and ask dpp.count("column")',
-    "people": ': CASE WHEN condition THEN 1 ELSE 0 END, and ask dpp.sum("column", 0, 1, per_person=(0, 1))',
+    "rows": ': CASE WHEN condition THEN 1 END, and request dpp.count("column")',
+    "people": ': CASE WHEN condition THEN 1 ELSE 0 END, and request dpp.sum("column", 0, 1, per_person=(0, 1))',
     "values": ": CASE WHEN condition THEN value END",
-    "nulls": ': CASE WHEN condition AND value IS NULL THEN 1 END, and ask dpp.count("column")',
+    "nulls": ': CASE WHEN condition AND value IS NULL THEN 1 END, and request dpp.count("column")',
 }
 
 
@@ -105,7 +105,7 @@ class Ask(Generic[AskedT]):
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
 
     def reaching(self, types: Columns, unit: Unit) -> Ask[AskedT]:
-        """Return the output at the loss in a unit that makes it as accurate as was asked, if that was."""
+        """Return the output at the loss in a unit that makes it as accurate as was requested, if that was."""
         if self.within is None or not isinstance(self.query, HistogramQuery):
             return self
         with self.named():

@@ -29,7 +29,7 @@ class Mixing:
 
 AGGREGATION = Mixing(
     f"combines rows of several people, {_WHY}",
-    "group by {unit}, too, and leave it as it is; or ask after `protect`: group_by(public keys).agg(…)",
+    "group by {unit}, too, and leave it as it is; or use `protect` first: group_by(public keys).agg(…)",
 )
 WINDOW = Mixing(
     f"looks at rows of several people, {_WHY}",

@@ -141,7 +141,7 @@ def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
         msg = (
             "protect: a private answer must come after `protect`, got one in what makes the rows, where it is "
             "drawn from all of them.\n\n"
-            'Hint: ask it after `protect`: frame.dp.protect("patient", max_rows=1).agg(pl.col("x").dp.mean(…)). For '
+            'Hint: use it after `protect`: frame.dp.protect("patient", max_rows=1).agg(pl.col("x").dp.mean(…)). For '
             'each group: group_by({"ward": ["A", "B"]}).agg(…).'
         )
         raise ValueError(msg) from None

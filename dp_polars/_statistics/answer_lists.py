@@ -167,7 +167,7 @@ def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
         if before == after:
             msg = (
                 f"quantile must not repeat, got {show(after)} more than once.\n\n"
-                "Hint: the loss is shared by all of a list, so asking twice makes every answer worse."
+                "Hint: the loss is shared by all of a list, so the same one twice makes every answer worse."
             )
             raise ValueError(msg)
         if before > after:

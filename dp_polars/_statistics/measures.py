@@ -328,7 +328,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
     if query.left_to_column is not None and not columns:
         msg = (
             f"{query.left_to_column} must be given with {within}: the loss depends on it, and here only the column's "
-            f"type tells it.\n\nHint: give {query.left_to_column}=…, or ask a private frame that has data."
+            f"type tells it.\n\nHint: give {query.left_to_column}=…, or use a private frame that has data."
         )
         raise ValueError(msg)
 
@@ -408,7 +408,7 @@ class Clipped(Total):
     def of_values(self, *columns: pl.DataType) -> str | None:
         if not columns or not self.rounding(*columns):
             return None
-        by = "by default" if self.step is None else "as asked"
+        by = "by default" if self.step is None else "as requested"
         return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
 
     def known_step(self, *columns: pl.DataType) -> Fraction:

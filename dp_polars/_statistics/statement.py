@@ -114,7 +114,7 @@ def _domain(facts: Facts) -> Iterator[Part]:
     yield (
         "That keys, candidates, limits and clipping bounds are public, and that one person's rows do not depend on "
         "another's, is the "
-        "word of those who asked."
+        "word of those who made the query."
     )
     yield from _of_each(facts, _columns)
     yield from _of_each(facts, lambda one: [] if one["keys"] is None else [_keys(one["keys"])])

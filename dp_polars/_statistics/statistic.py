@@ -311,7 +311,7 @@ def claim_with_gap(claim: Claim, *, gap: bool) -> Claim:
         msg = (
             f"gap=True must be requested with epsilon, got {claim.loss}: that a gap costs nothing is true of pure "
             "differential privacy only. In rho the loss that is known of a choice does not cover its gap.\n\n"
-            "Hint: epsilon=…, which a budget in rho takes too; or ask for counts in addition to the choice."
+            "Hint: epsilon=…, which a budget in rho takes too; or request counts in addition to the choice."
         )
         raise ValueError(msg)
     return replace(claim, _gap=True)

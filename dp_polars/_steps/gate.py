@@ -167,7 +167,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         if nodes.holds_answer(nodes.tree_of(expr)):
             msg = (
                 f"{what}: a step must not hold a private answer, which is drawn from all rows.\n\n"
-                'Hint: ask it with agg: private.agg(pl.col("x").dp.mean(…)), release() it, and put the number into the '
+                'Hint: put it into agg: private.agg(pl.col("x").dp.mean(…)), release() it, and put the number into the '
                 "step."
             )
             raise ValueError(msg)

@@ -152,7 +152,7 @@ class PrivacyProfile:
         return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()), rho, spent_delta)
 
     def compose(self, times: int) -> PrivacyProfile:
-        """Return the profile of `times` times these releases. What they ask may be chosen as one goes along."""
+        """Return the profile of `times` times these releases. They may be chosen as one goes along."""
         count = positive_int("times", times)
         parts = tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts)
         return PrivacyProfile(parts, self.rho * count, self.spent_delta * count)
@@ -317,7 +317,7 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     ----------
     releases
         At least one. Claims (with everything that one person's rows lose in all groups), or pairs of a pure
-        epsilon and a mechanism ("permute_and_flip", "exponential"). What they ask may depend on earlier answers; their
+        epsilon and a mechanism ("permute_and_flip", "exponential"). They may depend on earlier answers; their
         losses and mechanisms must not: the list is fixed before the first one is drawn. `Budget` needs no such list.
     delta
         0 or more, below 1. 0 gives the sum of the pure losses.

@@ -183,10 +183,10 @@ def _in_whole(histograms: Histograms, bits: int) -> Histograms:
 
 
 def request_of(query: PrivateQuery) -> Request:
-    """Return what a query asks, of a cube the count in each cell; refuse one for keys."""
+    """Return the outputs of a query, of a cube the count in each cell; refuse one for keys."""
     if not isinstance(query._request, Request):
         msg = (
-            "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
+            "query must be one for answers, got one for keys: which of them are shown depends on their people.\n\n"
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)

@@ -187,7 +187,7 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
         if size is None:
             msg = (
                 f"Output {ask.name!r}: candidates must be known, and only the column's type names them.\n\n"
-                "Hint: give candidates=…, or ask a private frame that has data."
+                "Hint: give candidates=…, or use a private frame that has data."
             )
             raise ValueError(msg)
         others, claim = size - 1 + (mode.too_few is not None), mode.claim

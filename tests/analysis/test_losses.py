@@ -375,7 +375,7 @@ def test_what_is_refused():
     keys = dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-8)
     asked = partial(analysis.loss_for, query, rows)
     refused(TypeError, "query must be a PrivateQuery, got", analysis.loss_for, dpp.n_people(epsilon=1), rows)
-    refused(TypeError, "query must ask for answers, got one for keys", analysis.loss_for, keys, rows)
+    refused(TypeError, "query must be one for answers, got one for keys", analysis.loss_for, keys, rows)
     refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", analysis.loss_for, query, {"g": []})
     refused(ValueError, r"groups must be above 0 and at most 1, got 1\.1", asked, groups=1.1)
     refused(ValueError, "groups must be above 0 and at most 1, got 0", asked, groups=0)

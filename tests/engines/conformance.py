@@ -1366,7 +1366,7 @@ class Conformance:
                 assert self.told(query, frame) == expected
                 continue
             engine = self.make(frame, Noting(notes))
-            ways = {"median": "value END", "len": "1 END, and ask dpp.count", "n_people": r"0 END.*per_person=\(0, 1\)"}
+            ways = {"median": "value END", "len": "1 END, and request dpp.c", "n_people": r"0 END.*per_person=\(0, 1\)"}
             for name, way in ways.items():
                 one = protected({"k": range(11)}, **bounds).agg(**{name: asked[name]})
                 hint = rf"Hint: make the column on {engine.rows_are} first.*CASE WHEN condition THEN .*{way}"

@@ -139,7 +139,7 @@ def test_alpha_is_a_fraction_between_zero_and_one(alpha, error, message):
 
 ALIKE = "over the range of the score must lie between 2**-1000 and 2**1000"
 ANSWER = X.dp.mode(["a"], epsilon=1)
-PRIVATE = "must not be a private answer itself: ask about the column"
+PRIVATE = "must not be a private answer itself: use the column"
 A_LIST = "candidates must be a list, a range, a Series or a NumPy or Arrow array, got "
 REFUSED = [
     *(

@@ -217,17 +217,17 @@ TRIED = {
     "an answer before protect": (
         lambda: STAYS.lazy().with_columns(m=AGE.dp.mean(0, 99, epsilon=1)).dp.protect("patient", max_rows=1),
         "protect: a private answer must come after `protect`",
-        'ask it after `protect`: frame.dp.protect("patient", max_rows=1).agg(',
+        'use it after `protect`: frame.dp.protect("patient", max_rows=1).agg(',
     ),
     "an answer in a filter before protect": (
         lambda: STAYS.lazy().filter(dpp.median("age", range(99), epsilon=1) < AGE).dp.protect("patient", max_rows=1),
         "protect: a private answer must come after `protect`",
-        "ask it after `protect`",
+        "use it after `protect`",
     ),
     "answers of people before protect": (
         lambda: STAYS.lazy().group_by("patient").agg(dpp.len(epsilon=1)).dp.protect("patient", max_rows=1),
         "protect: a private answer must come after `protect`",
-        "ask it after `protect`",
+        "use it after `protect`",
     ),
     "an answer before the rows are handed over": (
         lambda: (
@@ -236,12 +236,12 @@ TRIED = {
             .release(STAYS.lazy().with_columns(m=dpp.mode("ward", ["A"], epsilon=1)))
         ),
         "a private answer must come after `protect`",
-        "ask it after `protect`",
+        "use it after `protect`",
     ),
     "an answer in a step": (
         lambda: private().filter(AGE.dp.median(range(99), epsilon=1) < AGE),
         "filter: a step must not hold a private answer",
-        "ask it with agg",
+        "put it into agg",
     ),
     "null among keys": (
         lambda: private().group_by({"ward": ["A", None]}),
@@ -442,8 +442,8 @@ def test_slips_of_newcomers_are_told_what_to_write():
             r"group_by must be given public keys.*Hint: group_by\(\{'ward'",
         ),
         (lambda: private.group_by(), TypeError, "group_by must be given public keys"),
-        (lambda: private.group_by({"ward": ["x"]}).release(), AttributeError, r"ask with agg first: agg\(…\).release"),
-        (lambda: private.release(), AttributeError, "ask with agg first"),
+        (lambda: private.group_by({"ward": ["x"]}).release(), AttributeError, r"call agg first: agg\(…\).release"),
+        (lambda: private.release(), AttributeError, "call agg first"),
         (lambda: frame.join(private, on="ward"), TypeError, "PrivateFrame"),
         (lambda: frame.lazy().join(private, on="ward"), TypeError, "PrivateFrame"),
         (lambda: pl.concat([frame, private]), AttributeError, r"given a private frame.*Hint: call methods"),

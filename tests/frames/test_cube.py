@@ -358,7 +358,7 @@ def test_repr_says_what_it_is(cube):
         "  year: 5 values (2020, 2021, 2022, 2023, …)\n"
         "  diagnosis: 2 values ('flu', 'cold')\n"
         "  count: number of people, 30 cells, discrete_laplace, standard deviation 1.79e-14\n"
-        "  ask: count(…), counts(by=…), share(…), top(…), to_frame(), write(path)>"
+        "  methods: count(…), counts(by=…), share(…), top(…), to_frame(), write(path)>"
     )
 
 

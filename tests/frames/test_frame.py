@@ -228,7 +228,7 @@ CONTRIBUTIONS, WORK_ON_ANSWERS = "contributions must be left out", "Work on answ
     (lambda: PRIVATE.agg(age()).release(FRAME), TypeError, "must not be given a frame"),
     (lambda: pipeline().release([1, 2]), TypeError, "must be a LazyFrame"),
     (lambda: pipeline().release(FRAME), ValueError, "privacy unit"),
-    (lambda: PRIVATE.collect(), TypeError, "ask with agg"),
+    (lambda: PRIVATE.collect(), TypeError, "use agg"),
     (lambda: PRIVATE.agg(age()).collect(engine="streaming"), TypeError, "must be released, not collected"),
     (lambda: grouped({"ward": ["one"]}, top()), TypeError, "keys of column 'ward'"),
     (lambda: grouped({"floor": [1]}, top()), ValueError, "must have the key column 'floor'"),
@@ -560,11 +560,11 @@ class TestRepresentations:
             "steps:    filter, rename, cast, drop_nulls, join\n"
             "budget:   epsilon=2 in all\n"
         )
-        how = "ask:      agg(…), or group_by({column: public values}).agg(…)>"
+        how = "query:    agg(…), or group_by({column: public values}).agg(…)>"
         assert repr(private) == f"<PrivateFrame\n{described}{how}"
         grouped = private.group_by({"w": ["A", "B"], "y": range(3)})
         assert repr(grouped) == (
-            f"<PrivateGroupBy\n{described}groups:   6 public groups by 'w', 'y'\nask:      agg(…)>"
+            f"<PrivateGroupBy\n{described}groups:   6 public groups by 'w', 'y'\nquery:    agg(…)>"
         )
         query = private.group_by({"w": ["A"]}).agg(pl.col("y").dp.median(range(9), epsilon=1))
         assert repr(query).startswith("<PrivateQuery: 1 public group, one person per 'p'")

@@ -258,7 +258,7 @@ ONE_UNIT = {
 def test_what_exists_in_one_unit_only_decides_for_all(output, unit, others):
     scaled = private().agg(one=output, **counts(others + 1)).scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(scaled) == unit
-    reason = "in which alone 'one' can be asked" if unit == "epsilon" else "not epsilon: "
+    reason = "in which alone 'one' can be requested" if unit == "epsilon" else "not epsilon: "
     assert reason in notes_of(scaled)[0]
     free = private().agg(**counts(others + 2)).scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(free) == ("rho" if others else "epsilon")

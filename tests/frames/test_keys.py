@@ -255,7 +255,7 @@ def test_arguments_are_checked_where_they_are_written(call, error, words):
 
 
 def test_keys_are_not_simulated(visits):
-    with pytest.raises(TypeError, match=r"^query must ask for answers, got one for keys[\s\S]*Hint: query.explain"):
+    with pytest.raises(TypeError, match=r"^query must be one for answers, got one for keys[\s\S]*Hint: query.explain"):
         dpp.analysis.simulate(dpp.protect("patient", max_groups=1).keys("town", **LOSS), visits)
 
 

@@ -193,7 +193,7 @@ def test_a_gaussian_has_no_place_on_a_budget_in_epsilon(monkeypatch):
     budget = dpp.Budget(epsilon=10)
     query = ROWS.dp.protect("person", max_rows=1, budget=budget).agg(a=dpp.n_people(epsilon=1), b=dpp.len(rho=0.1))
     monkeypatch.setattr(PolarsEngine, "_histograms", lambda *_: forbidden())
-    with pytest.raises(ValueError, match=r"(?s)no loss in epsilon.*Hint: keep a budget in rho, or ask with epsilon="):
+    with pytest.raises(ValueError, match=r"(?s)no loss in epsilon.*Hint: keep a budget in rho, or give epsilon="):
         query.release()
     assert budget.spent == 0
     assert budget.log().height == 0

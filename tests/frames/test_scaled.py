@@ -149,7 +149,7 @@ MIXED_ROWS = mixed(rows=dpp.len(rho=1))
 KEYS = dpp.protect("p", max_groups=1).keys("g", rho=1, delta=1e-6)
 SUM = ROWS.dp.protect("p", max_rows=1).agg(X.dp.sum(0, 2**30, epsilon=1))  # what only the column's type tells
 GAUSSIAN = "has discrete Gaussian noise"
-GAUSSIAN_HINT = r"[\s\S]*Hint: scaled_to\(rho=…\), or ask for the output with epsilon=…"
+GAUSSIAN_HINT = r"[\s\S]*Hint: scaled_to\(rho=…\), or request the output with epsilon=…"
 SCALE = "the noise must have a scale of at most"
 
 

@@ -270,7 +270,7 @@ def test_explode_goes_before_as_the_hint_says() -> None:
 def test_a_private_frame_is_no_container() -> None:
     private = FRAME.dp.protect("p")
     for use, call in [(len, "len"), (list, "iter"), (lambda f: f["s"], r"frame\[…\]"), (bool, "len")]:
-        hint = r"agg\(dp_polars\.len\(epsilon=…\)\) counts rows" if call == "len" else "ask for private answers"
+        hint = r"agg\(dp_polars\.len\(epsilon=…\)\) counts rows" if call == "len" else "request private answers"
         with pytest.raises(TypeError, match=rf"^{call}: this .*\n\nHint: {hint}"):
             use(private)
 

@@ -377,7 +377,7 @@ def test_what_is_no_probability_is_refused(interval, error, message):
 
 
 def test_lists_have_no_interval():
-    with pytest.raises(ValueError, match=r"confidence must be left out for a list[\s\S]*Hint: ask for each"):
+    with pytest.raises(ValueError, match=r"confidence must be left out for a list[\s\S]*Hint: request each"):
         X.dp.quantile([0.25, 0.5], range(9), confidence=0.95, epsilon=1)
 
 

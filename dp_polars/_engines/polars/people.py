@@ -99,7 +99,7 @@ def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
 def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
     """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
 
-    What Polars is asked follows from the kinds alone, whatever the rows are.
+    What Polars computes follows from the kinds alone, whatever the rows are.
 
     `frame`: `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
     """
@@ -259,7 +259,7 @@ def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | Non
 def labels_of(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
     """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
 
-    Integers whose differences fit into `bits` bits are numbers already. What Polars is asked follows from the
+    Integers whose differences fit into `bits` bits are numbers already. What Polars computes follows from the
     type alone.
     """
     if person.dtype.is_integer() and not column_types.is_wide(person.dtype):

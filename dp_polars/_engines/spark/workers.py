@@ -86,7 +86,7 @@ def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
 
 
 def selecting(statistic: KeysThatAreThere, types: pl.Schema) -> Stage:
-    """Return the stage from (k0, k1, …, people) to the keys that are shown, with their noisy numbers if asked."""
+    """Return the stage from (k0, k1, …, people) to the keys that are shown, with their noisy numbers if requested."""
 
     def select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _in_chunks(batches, _ROWS):

@@ -156,7 +156,7 @@ class Select:
         except RecursionError:
             msg = (
                 "a release in a database must have fewer outputs: Ibis can't write so long a statement.\n\n"
-                "Hint: ask for some of them in a release of their own."
+                "Hint: request some of them in a release of their own."
             )
             raise ValueError(msg) from None
         quoted = [(_sql.to_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
@@ -198,14 +198,14 @@ class Select:
 
 @dataclass
 class Written:
-    """A statement, where its numbers are, and which connection was asked last, with a number that it gave."""
+    """A statement, where its numbers are, and which connection was used last, with a number that it gave."""
 
     statement: Select
     places: Places
     asked: tuple[Callable[[], Backend | None], int] = (lambda: None, 0)
 
     def answer_of(self, backend: Backend) -> int | None:
-        """Return what this very connection gave, if it was the last to be asked."""
+        """Return what this very connection gave, if it was used last."""
         of, number = self.asked
         return number if of() is backend else None
 
@@ -589,7 +589,7 @@ POSTGRES = Dialect(
         timestamp="timestamp without time zone",
     ),
     unit_types=frozenset({"uuid", "bytea", "timestamp with time zone"}),
-    way_out='ask about a view in which it is cast: CAST(column AS text) COLLATE "C", for a text.',
+    way_out='query a view in which it is cast: CAST(column AS text) COLLATE "C", for a text.',
     describe=_describe_postgres,
     prepare=_prepare_postgres,
     divide=_int8div,
