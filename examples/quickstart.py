@@ -51,7 +51,7 @@ def part_1() -> None:
     )
     print(f"RAND Health Insurance Experiment, {years.height:,} person-years.")
     print("epsilon = 0.5 for each column, one person has at most five rows; the plans are public.")
-    print("The true answers stand next to the private ones only to compare: a real release would not show them.\n")
+    print("The true answers are next to the private ones only to compare: a real release would not show them.\n")
     with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
         print(answers.join(truth, on="plan").sort(pl.col("plan").str.extract(r"(\d+)").cast(pl.Int64)))
 

@@ -1,4 +1,4 @@
-"""Ten questions about hospital stays, one guarantee: ε = 1 and δ = 10⁻⁶ for everything on the page.
+"""Ten statistics about hospital stays, one guarantee: ε = 1 and δ = 10⁻⁶ for everything on the page.
 
     python examples/whole_report.py [FOLDER]        (needs dp-polars[duckdb,plot])
 
@@ -51,7 +51,7 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
 
 
 def report(private: dpp.PrivateFrame) -> dpp.Publication:
-    """Ask ten questions. None has a loss of its own: `scaled_to` shares one guarantee over all of them."""
+    """Request ten statistics. None has a loss of its own: `scaled_to` shares one guarantee over all of them."""
     once = private.with_limits(max_groups=1, max_rows_per_group=1)  # a person counts in one cell, and for one referrer
     by_hospital = private.group_by({"hospital": HOSPITALS}).agg(
         mean=dpp.mean("days", 0, 30),  # 1. how long a stay is

@@ -88,7 +88,7 @@ class Suggesting:
     """Says what to write instead of a name that there is not, such as one of Polars. No attribute is made here.
 
     A terminal says which name may have been meant, but names no method for `.max`. Notebooks say neither. So the hint
-    stands in the message, and without `obj` the terminal doesn't repeat it.
+    is in the message, and without `obj` the terminal doesn't repeat it.
     """
 
     _who = ""  # how users write it, if its class has another name

@@ -211,7 +211,7 @@ class PrivateExpr(pl.Expr):
     operation gives a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
     names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
 
-    Of several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
+    For several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
     a private frame, each with the whole loss. A plain frame refuses it: Polars raises a ComputeError.
 
     Attributes

@@ -224,11 +224,11 @@ class Cube(Unchanging):
         """Return the nearest cube in which no number of a table is negative: its answers still agree.
 
         Nearest in least squares, weighted by the noise. Its numbers are *biased*: small ones are too large on average,
-        and so is the number of all. The intervals stay those of this cube, cut at 0 (the number without noise is not
-        below 0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
+        and so is the number of all. The intervals stay those of this cube, clipped at 0 (the number without noise is
+        not below 0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
 
         They are Float64, at least 0: where one would be 0, it may be a few 2⁻¹⁶ above it. A cube without tables is a
-        TypeError: the nearest one is then each count cut at 0, of which sums are far too large.
+        TypeError: the nearest one is then each count clipped at 0, of which sums are far too large.
 
         Examples
         --------
@@ -246,8 +246,8 @@ class Cube(Unchanging):
         """
         if self._is_drawn:
             msg = (
-                "nonnegative: the cube must have been requested with tables: without, each count would be cut at 0, "
-                "and sums of them be far too large.\n\nHint: cube(dimensions, tables=[…], rho=…)."
+                "nonnegative: the cube must have been requested with tables: without, each count would be clipped at "
+                "0, and sums of them be far too large.\n\nHint: cube(dimensions, tables=[…], rho=…)."
             )
             raise TypeError(msg)
         plan = self._plan
@@ -288,8 +288,8 @@ class Cube(Unchanging):
         """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.
 
         Each number is rounded up or down (Int64), so that parts still add up to their sum. The intervals stay those of
-        this cube, cut at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative. A
-        ValueError where of two tables neither has all dimensions of the other: no rounding may agree with both then.
+        this cube, clipped at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative.
+        A ValueError where of two tables neither has all dimensions of the other: no rounding may agree with both then.
         """
         if self._is_drawn:
             return self
@@ -497,7 +497,7 @@ class _Sums:
     values: NDArray[Any]  # the sums, shape (g,)
     off: Callable[[float], NDArray[Any]]  # how far each is off, but for a probability
     beta_of_two: float  # with what probability a range of one of two sums may fail, so that both hold at 0.95
-    around: Floats | None = None  # what the intervals are around, cut at 0, where that is not the values
+    around: Floats | None = None  # what the intervals are around, clipped at 0, where that is not the values
 
     @classmethod
     def of_drawn(cls, values: Ints, cells: Ints, noise: Noise) -> _Sums:

@@ -88,7 +88,7 @@ def protect(
     unchecked
         Whether to leave out the look at what made the rows, for transformations that it can't follow. "I know that each
         person's rows follow from that person's": where they don't, one person changes the rows of others, and the loss
-        has no limit. It stands in the claim, the ledger, the statement and the report.
+        has no limit. It is in the claim, the ledger, the statement and the report.
 
     Raises
     ------

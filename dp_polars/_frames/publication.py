@@ -346,7 +346,7 @@ def statement(
     ----------
     budget, queries
         The ledger is read whole. Each output of the queries and publications that were released, once for each release,
-        must stand in it, by its text, mechanism and loss. What stands there and in no query is "not recorded".
+        must be in it, by its text, mechanism and loss. What is there and in no query is "not recorded".
     at_delta
         The δ at which the sum of all losses is also given as an ε.
     **known

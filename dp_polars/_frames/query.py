@@ -377,12 +377,12 @@ class PrivateQuery(OfAnswers, WithoutRows):
             What only people know, by the names of the public registry's schema: `name`, `data_curators`,
             `description`, `intended_use`, `data_product_region`, `data_product_sector`, `publication_date`, `actors`,
             `justification` and others; an error lists them, and tells a value that a field doesn't take. What the
-            package knows as well is never replaced: the text stands after it.
+            package knows as well is never replaced: the text is after it.
 
         Returns
         -------
         Statement
-            With `to_markdown`, `to_html` and `to_yaml`. Names of files stand in it, and the transformations after
+            With `to_markdown`, `to_html` and `to_yaml`. Names of files are in it, and the transformations after
             `protect`; the transformations before it by their kinds alone. With a budget, it says what is charged there
             so far.
 

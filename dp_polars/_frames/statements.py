@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dp_polars._statistics.statement_facts import Facts
 
 
-# What steps do, in words; of others the name of the method stands there.
+# What steps do, in words; of others the name of the method is there.
 _STEPS = {
     "filter": "rows are kept where",
     "remove": "rows are left out where not",

@@ -292,7 +292,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
             *tables(drafted, relative.value / 100),
         ),
         section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
-        section("The code", quiet("It runs as it stands."), code)
+        section("The code", quiet("It runs unchanged."), code)
         if drafted.code
         else section("There is no code yet", quiet("The guarantee is too small for these errors.")),
         section(

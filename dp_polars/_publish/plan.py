@@ -51,7 +51,7 @@ Code: TypeAlias = "str | Bracket"
 
 
 class Bracket(NamedTuple):
-    """Code in brackets, each part with what stands before it: in one line, or in lines of their own."""
+    """Code in brackets, each part with what is before it: in one line, or in lines of their own."""
 
     begin: str
     parts: list[tuple[str, Code]]

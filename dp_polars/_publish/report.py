@@ -173,7 +173,7 @@ def report(
         A note on the whole page, also for the statement, or a dict of notes on queries by their names.
     at_delta, **known
         As for `PrivateQuery.statement`. `name` also is the title of the page; without it there is no statement.
-        `description` stands below the title.
+        `description` is below the title.
 
     Returns
     -------
@@ -474,12 +474,12 @@ def _reading(queries: Sequence[PrivateQuery], labels: Labels) -> Iterator[str]:
         yield (
             "<strong>Some data count less, or not at all.</strong> So that no person has too much influence, a person "
             "with many rows counts in part, or only some of these rows are used, or a person's total is clipped. The "
-            "limits stand below each table. Then counts and sums are too low, and the intervals do not show it."
+            "limits are below each table. Then counts and sums are too low, and the intervals do not show it."
         )
     if any(ask.query.clips_values for ask in asks):
         yield (
             "<strong>Values are clipped.</strong> A value below the lower clipping bound counts as that bound, and one "
-            "above the upper bound as the upper one. The bounds stand below each table. If many values lie beyond "
+            "above the upper bound as the upper one. The bounds are below each table. If many values lie beyond "
             "them, the answer is far from that of the values as they are, and the intervals do not show it."
         )
     yield (

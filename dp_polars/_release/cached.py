@@ -39,7 +39,7 @@ def stored_query_of(
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
-    # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
+    # An engine that runs no expressions has no steps, and the types of its columns are in the work.
     read = live(0) if engine.runs_expressions else []
     if not any(step.looks_at_order for step in pipeline.steps):
         read.sort()

@@ -64,7 +64,7 @@ _EXPLAINED = {
     **dict.fromkeys(["epsilon", "rho"], pl.Float64),
     "note": pl.String,
 }
-# What stands in the place of a cost where an output has no loss.
+# What is in the place of a cost where an output has no loss.
 _OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one guarantee over all outputs."
 _ROWS = (1000, 100)  # for groups of how many rows the error of a mean is said
 
@@ -182,7 +182,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def mentions(self) -> list[str]:
-        """The names of columns that stand in the steps and in what is read after them."""
+        """The names of columns that are in the steps and in what is read after them."""
         exprs = (expr for step in self.pipeline.steps for expr in getattr(step, "expressions", ()))
         columns = (column for ask in self.readers for column in ask.columns)
         keys = [] if self.keys is None else self.keys.columns

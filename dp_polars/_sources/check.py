@@ -16,7 +16,7 @@ from dp_polars._base.column_types import PrivacyUnit, shown
 
 _UNCHECKED = "If you know that each person's rows follow from that person's: unchecked=True."
 _AFTER = "do it after `protect`"
-_WHY = "so one person could change what stands in another's rows"
+_WHY = "so one person could change what is in another's rows"
 
 
 @dataclass(frozen=True)

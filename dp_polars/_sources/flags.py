@@ -89,7 +89,7 @@ def _has_flags(rows: pl.DataFrame) -> bool:
 
 
 def _clean(plan: Any, *_: object) -> None:  # noqa: ANN401
-    """Let frames without sorted flags stand in a plan for those that it holds in memory."""
+    """Put frames without sorted flags into a plan for those that it holds in memory."""
     waiting = [plan.get_node()]
     while waiting:
         plan.set_node(waiting.pop())

@@ -753,7 +753,7 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
                 raise FileNotFoundError(msg)
         if node.scan_type[0] == "csv":
             options = json.loads(node.scan_type[1])
-            # What stands above a header is no row.
+            # What is above a header is no row.
             skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
             seen += [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
     if hidden:  # IPC; Hive before Polars 2

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
 
-# On Polars 1, what stands in a plan twice becomes a column of one chunk. Where rows lie in several chunks, a plan then
+# On Polars 1, what is in a plan twice becomes a column of one chunk. Where rows lie in several chunks, a plan then
 # fails or not by one row.
 _TWINS = not pl.__version__.startswith("1.")
 ANY_FILTER = pl.QueryOptFlags(comm_subexpr_elim=_TWINS)
 # In a scan, a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group
 # with a value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither. Where
-# Polars takes a filtered scan that stands in a plan twice for one, it moves the filter all the same. Polars 1 needs
+# Polars takes a filtered scan that is in a plan twice for one, it moves the filter all the same. Polars 1 needs
 # that: otherwise it loses columns of a scan that is joined with itself.
 NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False, comm_subplan_elim=not _TWINS)
 

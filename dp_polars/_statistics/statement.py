@@ -36,7 +36,7 @@ Part: TypeAlias = "str | TextTable"
 _STATES = {
     "planned": "Planned: a query does not know whether it was released.",
     "released": "Released into the file that carries this statement.",
-    "published": "Released, with the page that this statement stands on.",
+    "published": "Released, with the page that this statement is on.",
     "charged": "Charged: everything that the ledger holds was paid for before a row was read.",
     "asked": "A plain expression: every evaluation is a release, and nothing counts them.",
 }
@@ -52,7 +52,7 @@ _UNCHECKED = (
 
 
 def stated(facts: Facts, field: Field) -> list[Part]:
-    """Return what stands in a field: what the package knows, then what people say, or that it is to be stated."""
+    """Return what is in a field: what the package knows, then what people say, or that it is to be stated."""
     known = facts["known"].get(field.name, field.usual)
     found: list[Part] = list(_OF_FIELD[field.name](facts)) if field.name in _OF_FIELD else []
     if known is not None:
@@ -141,7 +141,7 @@ def _unprotected(facts: Facts) -> Iterator[Part]:
     )
     yield from _of_each(facts, _public)
     if facts["state"] == "asked":
-        yield f"{_NOT_KNOWN}: what else the query releases in which the expression stands, its groups among it."
+        yield f"{_NOT_KNOWN}: what else the query releases with the expression, its groups among it."
     yield from _unrecorded(facts, "Keys, candidates, limits, clipping bounds, joined public frames and files")
     yield "How long a release takes, and how much memory."
 
@@ -261,7 +261,7 @@ def _before(facts: Facts) -> Iterator[Part]:
     if ledger is not None and ledger["asked_before"]:
         yield f"Keys that were selected from the rows, and charged: {'; '.join(ledger['asked_before'])}."
     if facts["state"] == "asked":
-        yield f"{_NOT_KNOWN}: the transformations of the query in which the expression stands."
+        yield f"{_NOT_KNOWN}: the transformations of the query with the expression."
     yield from _unrecorded(facts, "Steps")
 
 
@@ -391,7 +391,7 @@ class Statement:
 
     Made by `PrivateQuery.statement`, `PrivateExpr.statement` and `dp_polars.statement`; `read_claim` finds the one that
     a file carries. It says whom the release protects and how much, what is not protected, and how each number was
-    drawn. What the package does not know stands there as "TO BE STATED", "not known" or "not recorded".
+    drawn. What the package does not know is there as "TO BE STATED", "not known" or "not recorded".
 
     Nothing in it depends on a private row, or on what the transformations before `protect` say. `written` is all facts
     as JSON.
@@ -536,7 +536,7 @@ def _parameters(facts: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """Yield the lines of a mapping; texts stand in quotes, so that no date and no "no" is taken for another type."""
+    """Yield the lines of a mapping; texts are in quotes, so that no date and no "no" is taken for another type."""
     for name, one in value.items():
         if isinstance(one, dict):
             yield f"{indent}{name}:"

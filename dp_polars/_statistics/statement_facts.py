@@ -73,7 +73,7 @@ class Known(KnownButNotes, total=False):
 
 
 class Field(NamedTuple):
-    """A field of the schema: where it stands, from which tier on it is wanted, and what it takes.
+    """A field of the schema: where it is, from which tier on it is wanted, and what it takes.
 
     A "fact" is known to the package alone. `words` are those of an enumeration, and `usual` is the value that holds
     where none is given.

@@ -126,7 +126,7 @@ def on_columns(step: ExprNode) -> tuple[dict[str, Any], list[PolarsDataType]]:
 
 @lru_cache(maxsize=1024)  # an output is proved by `agg` and by each release
 def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
-    """Return whether a row's result changes where the row stands twice, or next to a null, not by itself."""
+    """Return whether a row's result changes where the row is twice, or next to a null, not by itself."""
     if not dtypes:  # a selector that selects nothing
         return False
     expr = without_nan(json.loads(text))

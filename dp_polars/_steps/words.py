@@ -43,7 +43,7 @@ _MOST_LISTED = 20
 
 
 def in_words(expr: pl.Expr) -> str:
-    """Return what an expression says. A part that has no words here stands there as Polars writes it."""
+    """Return what an expression says. A part that has no words here is there as Polars writes it."""
     try:
         return _said(tree_of(expr))
     except ComputeError:  # what JSON can't hold

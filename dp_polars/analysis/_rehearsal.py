@@ -75,7 +75,7 @@ def simulate(
         left out for a query of a private frame, which has its keys.
     losses
         Losses to try, above 0, each in the unit of the output's own loss: what one person would lose to that output in
-        all. None: the loss that each output asks for.
+        all. None: the loss of each output.
     allow_private
         False refuses rows, and files, that the query itself protects: a mistake that shows true answers. True takes
         them, where they are public or you may see them anyway; the result must not be passed on then. Copies, such as

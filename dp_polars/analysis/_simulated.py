@@ -147,7 +147,7 @@ def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Int
 
 
 def positions_of(everything: Histogram, part: Histogram) -> Ints:
-    """Return where the pairs of a part stand in the whole."""
+    """Return where the pairs of a part are in the whole."""
     bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
 
     def cells(histogram: Histogram) -> NDArray[np.uint64]:

@@ -133,7 +133,7 @@ def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
 
 
 def names_axis(labels: Sequence[str], *, font: int = 12) -> alt.Axis:
-    """Return a y axis of names, for which ranks 0, 1, … stand."""
+    """Return a y axis of names, of ranks 0, 1, …."""
     style: dict[str, Any] = {"labelFontSize": font, "labelExpr": f"{json.dumps(_drawable([*labels]))}[datum.value]"}
     return alt.Axis(title=None, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
 

@@ -1,4 +1,4 @@
-"""Released answers as panels: dots, lines over time, heat maps; and what stands above and below a figure."""
+"""Released answers as panels: dots, lines over time, heat maps; and what is above and below a figure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Look(TypedDict, total=False):
 _WIDTH = 560  # pixels of panels side by side, where nothing else is given: with names they fit 700
 _WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one of numbers
 _IN_A_ROW, _PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
-_GROUPED = 6  # values of a second key whose dots still stand in one row
+_GROUPED = 6  # values of a second key whose dots still are in one row
 _COLUMNS = 24  # values of a second key that a heat map shows side by side
 _NAME, _PAGE = 340, 660  # the widest name, and a page
 _GAP = 24

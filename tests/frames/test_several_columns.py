@@ -242,15 +242,15 @@ def test_plans_before_protect_must_name_all_columns(step):
     total = protected(of(rows, UNIT), max_rows=9).agg(CENTS.dp.sum(0, 99, epsilon=10**6))
     assert total.release().item() == of(rows.drop_nulls(UNIT), UNIT).select(CENTS.sum()).collect().item()
     of_patients = rows.group_by("patient").agg(pl.col("month").max(), CENTS.sum())
-    with pytest.raises(ValueError, match="could change what stands in another's rows"):
+    with pytest.raises(ValueError, match="could change what is in another's rows"):
         protected(of_patients if step == "groups" else of(rows, ["patient"]))
 
 
 def test_a_column_named_like_the_text_of_the_unit_is_not_the_unit():
     rows = VISITS.lazy().with_columns(pl.lit("one").alias(TEXT))
-    with pytest.raises(ValueError, match="could change what stands in another's rows"):
+    with pytest.raises(ValueError, match="could change what is in another's rows"):
         protected(rows.group_by(TEXT).agg(pl.col("month", "patient").max(), CENTS.sum()))
-    with pytest.raises(ValueError, match="could change what stands in another's rows"):
+    with pytest.raises(ValueError, match="could change what is in another's rows"):
         protected(rows.with_columns(CENTS.max().over(TEXT)))
     bracket = VISITS.lazy().rename({"patient": "[p"}).group_by("[p").agg(pl.len())
     assert bracket.dp.protect("[p", max_rows=1).columns == ["[p", "len"]

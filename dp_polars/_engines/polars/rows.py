@@ -26,9 +26,9 @@ _COMPARISONS = frozenset({"==", "<", "<=", ">", ">="})
 
 
 def may_filter_scans(rows: pl.LazyFrame) -> bool:
-    """Return whether each filter of a plan may be moved into a scan: it compares plainly, and stands right above one.
+    """Return whether each filter of a plan may be moved into a scan: it compares plainly, and is right above one.
 
-    Polars moves filters through other transformations, and rewrites them there: so one that stands elsewhere keeps all
+    Polars moves filters through other transformations, and rewrites them there: so one that is elsewhere keeps all
     where they are. A plan without filters has none to move.
     """
     plan = visited(rows)
@@ -36,7 +36,7 @@ def may_filter_scans(rows: pl.LazyFrame) -> bool:
 
 
 def _is_safe(plan: Any, number: int, *, filtered: bool = False) -> bool:  # noqa: ANN401
-    """Return the same of what is below a node; `filtered` says that a filter stands right above it."""
+    """Return the same of what is below a node; `filtered` says that a filter is right above it."""
     plan.set_node(number)
     kind = kind_of(plan)
     if kind is None:

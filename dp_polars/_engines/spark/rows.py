@@ -78,7 +78,7 @@ def binned(frame: DataFrame, ends: Mapping[str, pl.Series]) -> DataFrame:
 
 
 def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401  # what JSON holds
-    """Return a tree whose columns are numbered in the order in which they stand in it."""
+    """Return a tree whose columns are numbered in the order in which they are in it."""
     if isinstance(tree, dict):
         if {"id", "jvmId"} <= tree.keys():
             return ids.setdefault((tree["id"], tree["jvmId"]), len(ids))
@@ -301,7 +301,7 @@ def read(
 ) -> tuple[DataFrame, list[SpecColumns]]:
     """Return the contributing rows, and where each of the specs, by their numbers, has its columns.
 
-    Without `looks_up` values stand in the place of codes that a list of categories has.
+    Without `looks_up` values are in the place of codes that a list of categories has.
     """
     nulls: dict[str, Column] = {}
     kinds = frame.schema

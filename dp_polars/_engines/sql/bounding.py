@@ -1,7 +1,7 @@
-"""What the bounds leave of people's rows, as SELECTs: races, lists, and windows.
+"""What the limits leave of people's rows, as SELECTs: races, lists, and windows.
 
 Which of a person's groups and rows count is decided by numbers that all outputs share: hashes of the person, of what
-the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
+the rows say, and of a secret that is drawn for each release. The limits hold for every secret and every hash: only how
 evenly rows are chosen rests on them.
 """
 
@@ -36,7 +36,7 @@ _MOST_WINNERS = 3
 
 
 def is_listed(spec: HistogramSpec) -> bool:
-    """Return whether a list of a person's rows in each group shows what the bounds leave."""
+    """Return whether a list of a person's rows in each group shows what the limits leave."""
     if spec.people:
         return isinstance(spec.binning, OneCode) and spec.row_weight is None
     return spec.limits.rows is None and spec.limits.rows_per_group is not None
@@ -269,7 +269,7 @@ def raced(
     common: Common,
     of_numbers: Weighing | None,
 ) -> tuple[Table, list[tuple[Table, list[int]]]]:
-    """Return what the bounds leave where people count, or one row of each in a group: the winner of a race.
+    """Return what the limits leave where people count, or one row of each in a group: the winner of a race.
 
     Before it come each person's groups, with the sums of `of_numbers`.
 

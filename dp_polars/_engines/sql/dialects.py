@@ -36,7 +36,7 @@ Backend: TypeAlias = Any
 #: The part of each spec in what is selected, and the name of its numbers.
 Places: TypeAlias = "Sequence[tuple[int, str]]"
 
-#: What stands in a text for the secrets of orders of groups and of rows until the text is sent: no number, so that a
+#: What is in a text for the secrets of orders of groups and of rows until the text is sent: no number, so that a
 #: text that is sent without them fails.
 OF_GROUPS, OF_ROWS = secrets.token_hex(16), secrets.token_hex(16)
 _SECRET_BITS = 63  # of the integers of all engines
@@ -395,14 +395,14 @@ _CHOICES = (_sql.And, _sql.Case, _sql.Coalesce, _sql.If, _sql.Or)
 def _lenient(backend: Backend, table: Table) -> Table:
     """Return the rows of an expression, null where a function, a cast or a sum of two values raises.
 
-    Each such node has a TRY of its own: DuckDB takes an expression that stands in two of them out of both, but none
+    Each such node has a TRY of its own: DuckDB takes an expression that is in two of them out of both, but none
     that is a TRY itself. Aggregates and windows can't be wrapped. What DuckDB does not take this way stays as it is.
     """
     if isinstance(table.op(), _ops.DatabaseTable):
         return table
     with suppress(Exception):  # which the expression itself raises again, before the charge
         backend._run_pre_execute_hooks(table)  # what Ibis itself holds as tables
-        # Parts of Ibis' own tree stand in several places, and some where no walk finds them.
+        # Parts of Ibis' own tree are in several places, and some where no walk finds them.
         tree = _parsed(backend.compile(table, limit=None), read=backend.dialect)
         for node in reversed([*tree.find_all(_sql.Cast, *_FALLIBLE)]):
             _wrap(node)

@@ -86,7 +86,7 @@ def has_text(table: Any) -> bool:  # noqa: ANN401
 class _Reader:
     def __init__(self, table: Any) -> None:  # noqa: ANN401
         self.table = table
-        self.known: dict[Node, PlanNode] = {}  # a part may stand in an expression many times
+        self.known: dict[Node, PlanNode] = {}  # a part may be in an expression many times
         self.memory: list[Reading] = []
 
     def step(self, node: Node) -> PlanNode:
