@@ -9,8 +9,11 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars import analysis
+from tests.registry import STATISTICS
 
 WARDS = ["A", "B"]
+# Lists, whose laws are estimated from many draws.
+DRAWN = [name for name, one in STATISTICS.items() if one.way == "top_k" or isinstance((*one.arguments, 0)[0], list)]
 # 300 people: two of three have one stay in each ward, the others five in ward A.
 STAYS = pl.DataFrame(
     {
@@ -212,3 +215,26 @@ def test_what_is_refused(found):
             analysis.size_needed(all_of, rehearsal=wrong)
     with pytest.raises(ValueError, match="rehearsal must be what simulate gave of this publication"):
         analysis.size_needed(all_of.queries["counts"], rehearsal=found)
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("name", STATISTICS)
+def test_every_statistic_is_rehearsed(name, unit):
+    """Its error is that of `simulate` for the query alone, on average over the groups."""
+    statistic = STATISTICS[name]
+    # Each person has a row in each group: the limits drop nothing, at random or not.
+    rows = pl.DataFrame({"p": [one // 2 for one in range(90)], "g": ["a", "b"] * 45, "x": [1, 2, 2, 3, 1, 0] * 15})
+    rows = rows.with_columns(w=pl.col("x") * 1.5, y=pl.col("x"), c=pl.col("x") > 1)
+    loss = {"epsilon": 1} if statistic.is_pure else {unit: 1}
+    private = dpp.protect("p", max_groups=2, max_rows_per_group=1)
+    asked = dpp.publication(one=private.group_by({"g": ["a", "b"]}).agg(answer=statistic.ask(**loss)))
+    (one,) = analysis.simulate(asked, rows).rows(named=True)
+    if one["noise"] is not None:
+        assert 0 <= one["noise"] < float("inf")
+        assert one["dropped"] == pytest.approx(0, abs=1e-6)
+        assert one["noise"] == pytest.approx(one["error"], rel=1e-6) or name in DRAWN
+    alone = analysis.simulate(asked.queries["one"], rows)
+    assert one["error_unit"] == alone["error_unit"][0]
+    assert one["groups"] == alone["expected_error"].drop_nulls().len()
+    if name not in DRAWN:  # from many draws
+        assert one["error"] == pytest.approx(alone["expected_error"].mean(), nan_ok=True)
