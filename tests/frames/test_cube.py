@@ -405,7 +405,7 @@ SEVERAL_CELLS = r'counts="people" must be used if a person is in one cell[\s\S]*
     (lambda f: f(1).cube({"year": range(4000), "hospital": range(4000)}, epsilon=1), ValueError, "at most 10,000,000"),
     (lambda f: f(1).cube({"year": [2020, 2020]}, epsilon=1), ValueError, "year"),
     (lambda f: f(1).cube({"age": [1]}, epsilon=1), ValueError, "'age'"),
-    (lambda f: f(1).cube(FEW), TypeError, "epsilon"),
+    (lambda f: f(1).cube(FEW).release(), ValueError, "every output must have a loss, got none for 'count'"),
     (lambda f: f(1).cube(FEW, epsilon=1, rho=1), TypeError, "epsilon"),
     (lambda f: f(1).cube(FEW, epsilon=1, counts="visits"), ValueError, "counts must be"),
     (lambda f: f(1).cube(DIMENSIONS, epsilon=1e-12), ValueError, "scale"),

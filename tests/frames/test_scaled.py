@@ -165,7 +165,11 @@ SCALE = "the noise must have a scale of at most"
         lambda: KEYS.scaled_to(rho=Fraction(1, 10**40)),
         *(ValueError, "Output 'keys': the noise of a key must have a standard deviation below"),
     ),
-    (lambda: mixed().scaled_to(), TypeError, "exactly one of epsilon and rho must be given, got neither"),
+    (
+        lambda: mixed().scaled_to(),
+        TypeError,
+        "scaled_to must be given a loss or a guarantee, got none: there is no budget",
+    ),
     (lambda: mixed().scaled_to(epsilon=1, rho=1), TypeError, "got both"),
     (lambda: mixed().scaled_to(epsilon=0), ValueError, "epsilon must be greater than 0"),
     (lambda: mixed().scaled_to(rho="1"), TypeError, "rho must be a number"),

@@ -248,7 +248,7 @@ REFUSED = {
     "argmax": (lambda: X.dp.argmax(epsilon=1, sensitivity=1), TypeError, "got an argmax[\\s\\S]*make_selection"),
     "contributions": (lambda: median(epsilon=1, contributions=2), ValueError, "without contributions"),
     "window": (lambda: median(epsilon=1).over("g"), TypeError, "with over"),
-    "plain expression": (lambda: X.median(), TypeError, "query must be a PrivateQuery or a PrivateExpr, got Expr"),
+    "plain expression": (lambda: X.median(), TypeError, "query must be a PrivateQuery, a publication or a PrivateExpr"),
     "frame": (lambda: dpp.protect(None), TypeError, "got PrivateFrame"),
     "synthetic rows": (
         lambda: dpp.protect(None).synthetic({"a": [0, 1]}, rho=1),
