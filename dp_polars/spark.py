@@ -279,7 +279,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
-            for spec in work.per_person.cut:
+            for spec in work.per_person.specs:
                 _check_weights(spec, "n_rows_dropped")
             frame = one_row_per_person(frame, work.per_person)
         groups = Groups.of(frame, work.keys)

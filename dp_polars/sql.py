@@ -194,7 +194,7 @@ class _SqlEngine(LocalEngine):
     @silenced  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         bounds = work if work.per_person is None else work.per_person
-        specs = work.specs if work.per_person is None else work.per_person.cut
+        specs = work.specs if work.per_person is None else work.per_person.specs
         self._check(bounds.privacy_unit, columns_read(None, bounds.keys, specs))
 
         def write() -> _Written:

@@ -369,8 +369,8 @@ def in_decimals(value: Fraction, *, up: bool) -> str:
 def _as_decimal(value: Fraction) -> str | None:
     """Return the decimal that a rational is, if it has at most 20 places, or 20 significant digits."""
     if 10**_SHORT % value.denominator == 0:
-        whole, places = divmod(value.numerator * (10**_SHORT // value.denominator), 10**_SHORT)
-        return f"{whole}.{places:0{_SHORT}}".rstrip("0").rstrip(".")
+        whole, places = divmod(abs(value.numerator) * (10**_SHORT // value.denominator), 10**_SHORT)
+        return "-" * (value < 0) + f"{whole}.{places:0{_SHORT}}".rstrip("0").rstrip(".")
     short = decimal_of(value, _SHORT)
     return f"{short:g}" if Fraction(short) == value else None
 

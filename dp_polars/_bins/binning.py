@@ -362,6 +362,50 @@ class NearestBinning(Binning):
 
 
 @dataclass(frozen=True)
+class Beyond(Binning):
+    """How many of some ascending public ends a number is above; `closed`: or equal to. Null and NaN are ignored.
+
+    Without `column`, the type of the values, there is no encoder.
+    """
+
+    ends: tuple[Fraction, ...]
+    column: pl.DataType | None = None
+    closed: bool = False
+    steps: ClassVar[None] = None
+
+    @property
+    def size(self) -> int:
+        return len(self.ends) + 1
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        dtype = _known(self.column)
+        tick = column_types.tick(dtype)
+        if tick is None:
+            floats = np.array([float(end) for end in self.ends])
+            return Thresholds(0, np.nextafter(floats, -np.inf) if self.closed else floats)
+        info = np.iinfo(np.int64 if dtype.is_decimal() else _physical(dtype))
+        whole = [math.ceil(end / tick) - 1 if self.closed else math.floor(end / tick) for end in self.ends]
+        below = sum(end < info.min for end in whole)
+        values = [min(end, info.max) for end in whole[below:]]
+        return Thresholds(below, np.array(values, info.dtype))
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        dtype, out = _known(self.column), code_dtype(self.size)
+        if column_types.tick(dtype) is None:
+            of_floats = _nearest_of_floats(self.thresholds, self.size)
+            return lambda columns: _by_chunks(column_types.floats(columns[0]), of_floats, out)
+        ways = self.thresholds
+
+        def above(values: NDArray[np.integer]) -> NDArray[np.integer]:
+            return np.searchsorted(ways.values, values) + ways.below
+
+        return lambda columns: _without_nulls(
+            _by_chunks(column_types.integers(columns[0]), above, out), columns[0], self.size
+        )
+
+
+@dataclass(frozen=True)
 class OneCode(Binning):
     """One code for every row that has a value, or for every row where no column is read.
 

@@ -224,6 +224,23 @@ def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fracti
     return low, high, width
 
 
+#: The least that found clipping bounds of floats are apart.
+SMALLEST_SPAN = Fraction(1, 100)
+
+
+def bounds_given(
+    lower: Number | None, upper: Number | None, step: Number | None
+) -> tuple[tuple[Fraction, Fraction, Fraction | None], tuple[str, ...]]:
+    """Return clipping bounds and the step, and which of the bounds are left out; others stand in their place."""
+    finds = tuple(name for name, end in (("lower", lower), ("upper", upper)) if end is None)
+    width = positive_fraction("step", step) if finds and step is not None else Fraction(1)
+    if lower is None:
+        lower = Fraction(0) if upper is None else min(as_fraction("upper", upper) - width, Fraction(0))
+    if upper is None:
+        upper = as_fraction("lower", lower) + width
+    return bounds_of(lower, upper, step), finds
+
+
 def ends_of_person(per_person: object, step: Fraction | None) -> tuple[Fraction, Fraction]:
     hint = "\n\nHint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
     if not isinstance(per_person, (tuple, list)) or len(per_person) != 2:

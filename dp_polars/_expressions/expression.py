@@ -55,6 +55,11 @@ _NO_PEOPLE = (
     "it must be used on a private frame that knows who is a person.\n\n"
     'Hint: frame.dp.protect("patient", max_groups=1).agg(…).'
 )
+_NO_BOUNDS = (
+    "{} must be given on a plain frame: clipping bounds are found in a stage before the answers, which an expression "
+    "does not have.\n\nHint: lower=0, upper=100; or "
+    'frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
+)
 _NO_INTERVAL = (
     "an interval must be used on a private frame: a plain expression has one column of answers, and the ends of an "
     "interval are two more.\n\n"
@@ -119,6 +124,8 @@ class AnswerType(_OnRows[Query]):
             if self.query.always_has_ends:
                 raise TypeError(_NO_INTERVAL)
             refuse_of_frames(self.within)
+            if self.query.finds:
+                raise TypeError(_NO_BOUNDS.format(" and ".join(self.query.finds)))
             refuse_open(self.query)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:

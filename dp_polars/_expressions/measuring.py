@@ -12,7 +12,7 @@ from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
 from dp_polars._bins.candidates import Categories, Values
-from dp_polars._bins.weights import bounds_of, ends_of_person
+from dp_polars._bins.weights import bounds_given, ends_of_person
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
 from dp_polars._statistics.averages import Deviation, Mean, Share, Variance
 from dp_polars._statistics.measures import Count, Sum, SumOfPeople, ValueCounts
@@ -239,8 +239,8 @@ def _ddof(ddof: object) -> Literal[0, 1]:
 @called
 def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
-    lower: Number,
-    upper: Number,
+    lower: Number | None = None,
+    upper: Number | None = None,
     *,
     step: Number | None = None,
     per_person: tuple[Number, Number] | None = None,
@@ -270,17 +270,23 @@ def sum(  # noqa: A001 (Polars' own name)
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     of_floats = isinstance(step, (float, np.floating, Fraction))
-    ends, claim = bounds_of(lower, upper, step), claim_on(terms, "number")
+    (ends, finds), claim = bounds_given(lower, upper, step), claim_on(terms, "number")
     if per_person is None:
-        return on_terms(Sum(*ends, of_floats, claim), terms, column)
+        return on_terms(Sum(*ends, of_floats, claim, finds=finds), terms, column)
+    if finds:
+        msg = (
+            f"{' and '.join(finds)} must be given with per_person: only bounds of values are found privately.\n\n"
+            "Hint: bounds that hold all values, as wide as per_person at least, change nothing."
+        )
+        raise TypeError(msg)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
 
 
 @called
 def mean(
     column: IntoColumn,
-    lower: Number,
-    upper: Number,
+    lower: Number | None = None,
+    upper: Number | None = None,
     *,
     step: Number | None = None,
     within: Number | None = None,
@@ -309,14 +315,15 @@ def mean(
     16.5
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
-    return on_terms(Mean(*bounds_of(lower, upper, step), claim_on(terms, "number", draws=2)), terms, column)
+    ends, finds = bounds_given(lower, upper, step)
+    return on_terms(Mean(*ends, claim_on(terms, "number", draws=2), finds=finds), terms, column)
 
 
 @called
 def var(
     column: IntoColumn,
-    lower: Number,
-    upper: Number,
+    lower: Number | None = None,
+    upper: Number | None = None,
     *,
     step: Number | None = None,
     ddof: Literal[0, 1] = 1,
@@ -346,15 +353,16 @@ def var(
     631
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
-    query = Variance(*bounds_of(lower, upper, step), claim_on(terms, "number", draws=3), _ddof(ddof))
+    ends, finds = bounds_given(lower, upper, step)
+    query = Variance(*ends, claim_on(terms, "number", draws=3), _ddof(ddof), finds=finds)
     return on_terms(query, terms, column)
 
 
 @called
 def std(
     column: IntoColumn,
-    lower: Number,
-    upper: Number,
+    lower: Number | None = None,
+    upper: Number | None = None,
     *,
     step: Number | None = None,
     ddof: Literal[0, 1] = 1,
@@ -384,7 +392,8 @@ def std(
     25
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
-    query = Deviation(*bounds_of(lower, upper, step), claim_on(terms, "number", draws=3), _ddof(ddof))
+    ends, finds = bounds_given(lower, upper, step)
+    query = Deviation(*ends, claim_on(terms, "number", draws=3), _ddof(ddof), finds=finds)
     return on_terms(query, terms, column)
 
 

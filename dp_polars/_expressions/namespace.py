@@ -743,8 +743,8 @@ class PrivateNamespace(Suggesting):
 
     def sum(
         self,
-        lower: Number,
-        upper: Number,
+        lower: Number | None = None,
+        upper: Number | None = None,
         *,
         step: Number | None = None,
         per_person: tuple[Number, Number] | None = None,
@@ -763,7 +763,8 @@ class PrivateNamespace(Suggesting):
         ----------
         lower, upper
             The public clipping bounds, of either sign. A value beyond them counts as the nearer one. The wider they
-            are, the more noise there is. Never take them from the data.
+            are, the more noise there is. Never take them from the data. None: found privately, on a private frame whose
+            query is `scaled_to` one guarantee.
         step
             The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
             integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at
@@ -825,8 +826,8 @@ class PrivateNamespace(Suggesting):
 
     def mean(
         self,
-        lower: Number,
-        upper: Number,
+        lower: Number | None = None,
+        upper: Number | None = None,
         *,
         step: Number | None = None,
         within: Number | None = None,
@@ -896,8 +897,8 @@ class PrivateNamespace(Suggesting):
 
     def var(
         self,
-        lower: Number,
-        upper: Number,
+        lower: Number | None = None,
+        upper: Number | None = None,
         *,
         step: Number | None = None,
         ddof: Literal[0, 1] = 1,
@@ -972,8 +973,8 @@ class PrivateNamespace(Suggesting):
 
     def std(
         self,
-        lower: Number,
-        upper: Number,
+        lower: Number | None = None,
+        upper: Number | None = None,
         *,
         step: Number | None = None,
         ddof: Literal[0, 1] = 1,

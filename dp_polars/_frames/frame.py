@@ -29,7 +29,8 @@ from dp_polars._frames.synthetic_query import SyntheticRows
 from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import PublicKeys, public_keys
-from dp_polars._release.request import Ask, Request
+from dp_polars._release.request import Ask
+from dp_polars._release.staged import FoundLimits, request_of
 from dp_polars._sources.source import Unchanging, WithoutRows
 from dp_polars._statistics.measures import Count
 from dp_polars._statistics.statistic import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
@@ -431,6 +432,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         max_rows_per_group: int | EllipsisType | None = ...,
         max_rows: int | EllipsisType | None = ...,
         max_norm: int | EllipsisType | None = ...,
+        found: FoundLimits | None = None,
     ) -> Self:
         """Set other contribution limits: the same rows, steps and budget, as if `protect` had these limits.
 
@@ -441,6 +443,9 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         ----------
         max_groups, max_rows_per_group, max_rows, max_norm
             As for `protect`: public integers of at least 1. None: no such limit. If left out, a limit stays as it is.
+        found
+            `PrivateQuery.found` of a release: its limits, where no other one is given. Of several that were found for
+            different outputs the largest.
 
         Returns
         -------
@@ -470,6 +475,14 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         """
         given = {"max_groups": max_groups, "max_rows_per_group": max_rows_per_group, "max_rows": max_rows}
         asked = {**given, "max_norm": max_norm}
+        if found is not None:
+            if not isinstance(found, FoundLimits):
+                msg = (
+                    f"found must be what a query has found, got {type(found).__name__}.\n\n"
+                    "Hint: with_limits(found=query.found), after query.release()."
+                )
+                raise TypeError(msg)
+            asked = {name: found.limits.get(name, ...) if value is ... else value for name, value in asked.items()}
         limits = {name: value for name, value in asked.items() if not isinstance(value, EllipsisType)}
         pipeline = replace(self._pipeline, protection=self.protection.with_limits(**limits))
         return type(self)(pipeline, self._source, self._budget)
@@ -546,7 +559,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             raise ValueError(msg)
         engine = None if self._source is None else PolarsEngine.of(self._source)
         unit = "epsilon" if self._budget is None else self._budget.unit
-        query = PrivateQuery(Request.of(self._pipeline, keys, asks, unit, engine), self._source, self._budget)
+        query = PrivateQuery(request_of(self._pipeline, keys, asks, unit, engine), self._source, self._budget)
         if not query._request.is_open:
             warn_if_large(query.loss)
         return query

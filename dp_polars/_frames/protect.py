@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from types import EllipsisType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import polars as pl
@@ -45,10 +46,10 @@ def protect(
     privacy_unit: str | Sequence[str] | None,
     *,
     budget: Budget | None = None,
-    max_rows: int | None = None,
-    max_groups: int | None = None,
-    max_rows_per_group: int | None = None,
-    max_norm: int | None = None,
+    max_rows: int | EllipsisType | None = ...,
+    max_groups: int | EllipsisType | None = ...,
+    max_rows_per_group: int | EllipsisType | None = ...,
+    max_norm: int | EllipsisType | None = ...,
     neighboring_relation: str = "add_or_remove_one",
     dataset: str | None = None,
     unchecked: bool = False,
@@ -70,7 +71,8 @@ def protect(
         sums, means, variances), a person with more counts in part: all of that person's rows get the same weight below
         one. For modes, quantiles and other choices a random subset of that person's rows is kept. Modes count distinct
         people, so that only the number of a person's groups matters to them; quantiles need a limit on rows.
-        `PrivateFrame.with_limits` sets other ones.
+        `PrivateFrame.with_limits` sets other ones. Left out: the limits that a statistic needs are found privately,
+        where its query is `scaled_to` one guarantee. None: no such limit.
     max_norm
         For numbers alone, in place of `max_rows` and `max_groups`: the most that the norm of a person's numbers of rows
         per group may be, in full. With a loss in epsilon it is their sum; with a loss in rho, or a guarantee of
@@ -155,10 +157,10 @@ class FrameNamespace(Suggesting):
         privacy_unit: str | Sequence[str] | None,
         *,
         budget: Budget | None = None,
-        max_rows: int | None = None,
-        max_groups: int | None = None,
-        max_rows_per_group: int | None = None,
-        max_norm: int | None = None,
+        max_rows: int | EllipsisType | None = ...,
+        max_groups: int | EllipsisType | None = ...,
+        max_rows_per_group: int | EllipsisType | None = ...,
+        max_norm: int | EllipsisType | None = ...,
         neighboring_relation: str = "add_or_remove_one",
         dataset: str | None = None,
         unchecked: bool = False,

@@ -17,7 +17,7 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._frames.query import OfAnswers, PrivateQuery, followed, scaled, without_data
 from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._release.contract import AS_DRAWN, Engine, Intervals, Presentation
-from dp_polars._release.release import Part, charged_as, release_all, release_by
+from dp_polars._release.release import Part, charged_as, release_all
 from dp_polars._release.request import AnyRequest, explained
 from dp_polars._sources.marks import refuse_two_units
 from dp_polars._sources.source import Opened, PrivateRows
@@ -240,13 +240,15 @@ def release_with(
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
         presentation = request.presentation(intervals, min_people, sure)
-        released = release_by(request, engine, payer, presentation=presentation, ignore_cache=ignore_cache)
+        one_part = Part(request, engine, presentation, on_settled=query._settle)
+        (released,) = release_all([one_part], payer, ignore_cache=ignore_cache)
         return query._handed_over(unchecked)._made(released)
     tables, payers = query._tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 
     def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:
-        engine = engine_of(one._request, tables[name], name)
-        return Part(one._request, engine, query._presentation(name, intervals, min_people, sure), name=name)
+        engine = engine_of(one._planned, tables[name], name)
+        shown = query._presentation(name, intervals, min_people, sure)
+        return Part(one._planned, engine, shown, on_settled=one._settle, name=name)
 
     return query._released(part, payers[0], ignore_cache=ignore_cache, unchecked=unchecked)
 
@@ -302,7 +304,7 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
     # What one query was scaled to is not what all of them guarantee.
-    apart = [query._with_asks(query._asks, None) for query in every.values()]
+    apart = [query._with_asks(query._planned.every, None) for query in every.values()]
     return Publication(dict(zip(every, followed(apart), strict=True)))
 
 
@@ -430,12 +432,11 @@ def _matched(
                 f"{head.neighboring_relation!r}, got {guaranteed[0]!r} and {guaranteed[1]!r}."
             )
             raise ValueError(msg)
-        for ask in query._asks:
-            claim = ask.query.claim
-            places = left.get((charged_as(name, ask), claim.mechanism, budget._as_charged(claim), claim.delta), [])
+        for text, claim in query._request.charged:
+            places = left.get((charged_as(name, text), claim.mechanism, budget._as_charged(claim), claim.delta), [])
             if not places:
                 msg = (
-                    f"queries must have been charged to this budget: output {ask.name!r} ({ask}, {claim}) is not in "
+                    f"queries must have been charged to this budget: output {text!r} ({claim}) is not in "
                     "the ledger, or not as often as it was given.\n\n"
                     "Hint: budget.log() lists what is. Give each query once for each of its releases."
                 )

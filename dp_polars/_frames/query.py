@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, Unpack
 
 import polars as pl
 
@@ -29,9 +29,11 @@ from dp_polars._release.contract import Intervals, KeyWork, Presentation, Releas
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
+from dp_polars._release.staged import FoundLimits, StagedRequest
 from dp_polars._sources.running import on_cpu
 from dp_polars._sources.source import Opened, PrivateRows, WithoutRows, opened_source
 from dp_polars._sources.tables import has_untaken, refuse_untaken
+from dp_polars._statistics.limits import LimitChoice
 from dp_polars._statistics.measures import BETA, error_95
 from dp_polars._statistics.statement import Statement
 from dp_polars._statistics.statement_facts import AT_DELTA, Known
@@ -46,6 +48,7 @@ Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
 _DIGITS = 10  # of the rho of outputs that keep a guarantee by themselves
+_ROUNDS = 3  # in which the parts of a loss are found that pay for a first stage
 _ROWS = 1000  # errors of means are compared for groups of this many rows, where none is requested
 
 
@@ -216,6 +219,8 @@ def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
 
 
 def _error(ask: Ask[Any], types: Columns) -> float | None:
+    if isinstance(ask.query, LimitChoice):  # outputs decide
+        return None
     if not isinstance(ask.query, HistogramQuery):
         return float(ask.query.selection.people_for(1 - BETA))
     return error_95(ask.query, ask.rows or (_ROWS if ask.query.error_needs_rows else None), *types)
@@ -271,6 +276,8 @@ class OfAnswers(Suggesting):
     _answers = "query.release()"
 
     def _instead_of(self, name: str) -> str | None:
+        if name == "collect":  # which looks repeatable
+            return f"each release costs again: {self._answers}."
         if any(hasattr(kind, name) for kind in (pl.DataFrame, pl.LazyFrame)):
             return f"work on the answers after the release: {self._answers}.{name}(…)."
         return super()._instead_of(name)
@@ -289,7 +296,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def __init__(self, request: AnyRequest[Asked], source: pl.LazyFrame | None, budget: Budget | None) -> None:
         if source is not None:  # what doesn't fit its columns is refused here
             prepare(request, PolarsEngine.of(source))
-        self._request: Final = request
+        self._planned: Final = request
+        self._settled: list[AnyRequest[Any]] = []  # what the first stage of the last release has made of it
         self.budget: Final = budget
         self._source = source
 
@@ -297,6 +305,24 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def _has_rows(self) -> bool:
         """Whether the query was built on data."""
         return self._source is not None
+
+    @property
+    def found(self) -> FoundLimits | None:
+        """The limits and clipping bounds that the last release found privately; None before, or if none was left out.
+
+        Its text says what was found for which outputs, and how many people are beyond it. `PrivateFrame.with_limits`
+        takes it.
+        """
+        request = self._request
+        return FoundLimits(request.found) if isinstance(request, StagedRequest) and request.found else None
+
+    @property
+    def _request(self) -> AnyRequest[Asked]:
+        """What is requested; after a release, with what its first stage has found."""
+        return self._settled[0] if self._settled else self._planned
+
+    def _settle(self, request: AnyRequest[Any]) -> None:
+        self._settled[:] = [request]
 
     @property
     def _protection(self) -> Protection:
@@ -460,10 +486,10 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     def _with_asks(self, asks: Iterable[Ask[Asked]], taken: UnitTaken | None) -> Self:
         """Return the same query with its outputs at other losses, and why they are in this unit."""
-        return self._with_request(self._request.with_asks(asks, taken))
+        return self._with_request(self._planned.with_asks(asks, taken))
 
     def _with_request(self, request: AnyRequest[Asked]) -> Self:
-        return self if request is self._request else type(self)(request, self._source, self.budget)
+        return self if request is self._planned else type(self)(request, self._source, self.budget)
 
     def _made(self, released: Released) -> Any:  # noqa: ANN401  # a frame of the engine, or a cube
         """Return what a release gave as it is used."""
@@ -618,7 +644,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
                 "Hint: frame.dp.protect(…, unchecked=True)."
             )
             raise TypeError(msg)
-        return type(self)(self._request.handed_over(unchecked=unchecked), self._source, self.budget)
+        query = self._with_request(self._planned.handed_over(unchecked=unchecked))
+        query._settled = self._settled  # what it finds is found for both
+        return query
 
     def _part(
         self,
@@ -663,12 +691,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             if source.unread is not None:
                 refuse_untaken(self._request.mentions, source.unread.collect_schema())
 
-        return Part(self._request, by_polars, presentation, before_charge, on_misfit, name)
-
-    def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
-        """Raise: `collect` looks repeatable, but each release costs again."""
-        msg = "a private query must be released, not collected.\n\nHint: release()."
-        raise TypeError(msg)
+        return Part(self._planned, by_polars, presentation, before_charge, on_misfit, self._settle, name)
 
     def sink_parquet(
         self,
@@ -725,24 +748,48 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
     """Return queries that cost one loss, or keep one guarantee, together; without numbers all that is left."""
-    outputs = [output for query in queries for output in query._request.typed(query._public_engine)]
+    found = _scaled(queries, epsilon, rho, delta)
+    for _ in range(_ROUNDS):  # what a choice should have follows from the losses, and they from that
+        if all(map(_has_enough, found)):
+            break
+        queries = [one if _has_enough(of) else _with_parts_of(one, of) for one, of in zip(queries, found, strict=True)]
+        found = _scaled(queries, epsilon, rho, delta)
+    return followed(found)
+
+
+def _scaled(
+    queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None
+) -> list[QueryT]:
+    outputs = [output for query in queries for output in query._planned.typed(query._public_engine)]
     if epsilon is None and rho is None and delta is None:
         asks, taken = _at_rest(outputs, queries[0].budget)
     else:
         asks, taken = _at_numbers(outputs, Loss.of(epsilon=epsilon, rho=rho), delta, queries[0].budget)
     found, first = [], 0
     for query in queries:
-        number = len(query._asks)
+        number = len(query._planned.every)
         part = None if taken is None else taken.part(first, number)
         found.append(query._with_asks(asks[first : first + number], part))
         first += number
-    return followed(found)
+    return found
+
+
+def _has_enough(query: PrivateQuery) -> bool:
+    return not isinstance(query._planned, StagedRequest) or query._planned.has_enough
+
+
+def _with_parts_of(query: QueryT, scaled: QueryT) -> QueryT:
+    """Return a query of whose loss larger parts find limits."""
+    before, after = query._planned, scaled._planned
+    assert isinstance(before, StagedRequest)
+    assert isinstance(after, StagedRequest)
+    return query._with_request(before.with_parts(after.wanted))
 
 
 def followed(queries: Sequence[QueryT]) -> list[QueryT]:
     """Return queries of which some may be about what others drop: about these as they are now."""
-    requests = [query._request for query in queries]
-    return [query._with_request(query._request.about_one_of(requests)) for query in queries]
+    requests = [query._planned for query in queries]
+    return [query._with_request(query._planned.about_one_of(requests)) for query in queries]
 
 
 def _at_numbers(
@@ -787,4 +834,4 @@ def without_data(
     if budget is not None and query.budget is not None:
         msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
         raise TypeError(msg)
-    return query._request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
+    return query._planned.handed_over(unchecked=unchecked), query.budget if budget is None else budget

@@ -121,7 +121,7 @@ def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: i
     with precision(_BITS):
         scale = (2 if at_median else 1) / _epsilon(loss)
         power = (ball(_POWER) + ball(_POWER_PER_LOG) * ball(cells).log()).min(ball(_LARGEST_POWER))
-        offsets = tuple(_whole(power * ball(b).log() * scale) for b in candidates)
+        offsets = _ascending(_whole(power * ball(b).log() * scale) for b in candidates)
         targets = tuple(_LARGEST if at_median else _whole(_target(kind, b, cells) * ball(noise)) for b in candidates)
     return Rule(candidates, targets, offsets, at_median)
 
@@ -152,7 +152,7 @@ def bound_rule(loss: Loss, noise: Fraction, candidates: Iterable[Fraction]) -> R
     # Nothing for 0 and the smallest one: a column has values.
     steps = (Fraction(0) if i < 2 else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
     with precision(_BITS):
-        offsets = tuple(_whole(2 * ball(total) / _epsilon(loss)) for total in accumulate(steps))
+        offsets = _ascending(_whole(2 * ball(total) / _epsilon(loss)) for total in accumulate(steps))
         target = _whole(ball(_ROWS_BEYOND * noise))
     return Rule(values, (target,) * len(values), offsets, at_median=True)
 
@@ -167,6 +167,11 @@ def bounds_up_to(smallest: Fraction, largest: Fraction) -> tuple[Fraction, ...]:
 def _epsilon(loss: Loss) -> arb:
     """Return the ε of a choice, or about that of bounded range."""
     return ball(loss.value) if loss.unit == "epsilon" else ball(8 * loss.value).sqrt()
+
+
+def _ascending(offsets: Iterable[int]) -> tuple[int, ...]:
+    """Return whole numbers of which each is larger than the one before: of candidates that fit, the smallest wins."""
+    return tuple(accumulate(offsets, lambda before, one: max(before + 1, one)))
 
 
 def _whole(value: arb) -> int:

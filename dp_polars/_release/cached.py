@@ -74,7 +74,7 @@ def columns_needed(work: Work | KeyWork, schema: pl.Schema) -> list[str]:
         names, exprs = [*(work.privacy_unit or ()), *work.types], list[pl.Expr]()
     else:
         of = work if work.per_person is None else work.per_person
-        specs = work.specs if work.per_person is None else work.per_person.cut
+        specs = work.specs if work.per_person is None else work.per_person.specs
         names = [*(of.privacy_unit or ()), *(() if of.keys is None else of.keys.columns)]
         exprs = [column for spec in specs for column in spec.columns]
     by_name = [cs.by_name(name).as_expr() for name in dict.fromkeys(names)]

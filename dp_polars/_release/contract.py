@@ -238,31 +238,63 @@ def gathered(
     return found
 
 
-#: Columns of rows that stand for people: how many rows each has, in how many groups, and the most in one of them.
-ROWS, GROUPS, ROWS_IN_GROUP = "rows", "groups", "rows in group"
-#: And, of people who are cut, how many rows the limits leave out.
+#: The column of rows that stand for people who are cut: how many rows the limits leave out.
 ROWS_CUT = "rows cut"
 #: More rows of one person, in a group and in all, count as these: so that no arithmetic on them leaves 64 bits.
 MOST_IN_GROUP, MOST_IN_ALL = 1 << 30, 1 << 32
+
+
+#: More rows of one person in a group count as these where numbers of people are found: beyond every limit.
+MOST_FOUND = 1 << 20
+
+
+@dataclass(frozen=True)
+class PersonNumber:
+    """One number of each person, of the rows in listed groups that contribute to a spec; null where there are none.
+
+    Of n rows of the person in a group (where people count: n codes) at most `cap` and `MOST_FOUND` count. "rows" is
+    their sum over the groups, "squares" that of their squares, "groups" how many groups have any. "largest code" and
+    "smallest code" are of all rows.
+    """
+
+    spec: HistogramSpec
+    what: Literal["rows", "squares", "groups", "largest code", "smallest code"]
+    cap: int | None = None
+
+    @property
+    def most(self) -> int:
+        """How many rows of a group count at most."""
+        return min(self.cap or MOST_FOUND, MOST_FOUND)
+
+    @staticmethod
+    def name(place: int) -> str:
+        """Return the column that holds a number, by its place."""
+        return f"number {place}"
 
 
 @dataclass(frozen=True)
 class PerPerson:
     """What the private rows are replaced by before anything else: one row for each person, of numbers.
 
-    Their columns are `ROWS`, `GROUPS` and `ROWS_IN_GROUP`, of Int64. Only rows of listed groups count, and a person
-    without any has no row here. With `cut` there is `ROWS_CUT`, too: for the spec that loses most, how many rows are
-    left out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
+    Only rows of listed groups count, and a person without any has no row here. With `numbers` the columns are these, of
+    Int64, by `PersonNumber.name`. With `cut` there is `ROWS_CUT`: for the spec that loses most, how many rows are left
+    out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
     s·groups/k on average, to the nearest whole number (ties up), and `limits.rows` at most that many. Where people
     count, a row is one code in one group.
     """
 
     privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
     keys: pl.DataFrame | None = None  # public groups, as of `Work`. None: one group.
-    # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
+    # Only those people have a row here of whom the limits of at least one of these specs leave out something
     # that contributes to it, or whose weights in a group and code are clipped together (`Clamping.of_person`). That
     # follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     cut: tuple[HistogramSpec, ...] = ()
+    numbers: tuple[PersonNumber, ...] = ()
+
+    @property
+    def specs(self) -> tuple[HistogramSpec, ...]:
+        """What is read of rows."""
+        return (*self.cut, *(number.spec for number in self.numbers))
 
 
 @dataclass(frozen=True, eq=False)

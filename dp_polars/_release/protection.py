@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import Literal
 
 from dp_polars._accounting.terms import Contributions, NeighboringRelation, check_relation, in_words
@@ -96,6 +97,8 @@ class Protection:
     neighboring_relation: NeighboringRelation
     # The norm of a person's numbers of rows per group, for numbers alone. None: it follows from the others.
     max_norm: int | None = None
+    # The limits that were neither given nor set to None: they are found privately where a guarantee is shared.
+    left_out: tuple[str, ...] = ()
 
     @property
     def privacy_unit(self) -> str | None:
@@ -106,16 +109,18 @@ class Protection:
     def of(
         cls,
         privacy_unit: str | Sequence[str] | None,
-        max_rows: int | None,
-        max_groups: int | None,
-        max_rows_per_group: int | None,
+        max_rows: int | EllipsisType | None,
+        max_groups: int | EllipsisType | None,
+        max_rows_per_group: int | EllipsisType | None,
         neighboring_relation: str,
-        max_norm: int | None = None,
+        max_norm: int | EllipsisType | None = ...,
     ) -> Protection:
         unit, relation = privacy_unit_of(privacy_unit), check_relation(neighboring_relation)
         asked = zip(_LIMITS, (max_rows, max_groups, max_rows_per_group, max_norm), strict=True)
-        given = {name: value for name, value in asked if value is not None}
-        return cls(unit, None, None, None, relation).with_limits(**given)
+        given = {name: value for name, value in asked if not isinstance(value, EllipsisType)}
+        if unit is None:
+            given = {name: value for name, value in given.items() if value is not None}
+        return cls(unit, None, None, None, relation, left_out=_LIMITS).with_limits(**given)
 
     def with_limits(self, **given: int | None) -> Protection:
         """Return the protection with other limits, by their names. None: no such limit."""
@@ -126,7 +131,8 @@ class Protection:
             )
             raise ValueError(msg)
         limits = {name: value if value is None else positive_int(name, value) for name, value in given.items()}
-        return replace(self, **limits)  # type: ignore[arg-type]  # by their names
+        left_out = tuple(name for name in self.left_out if name not in limits)
+        return replace(self, **limits, left_out=left_out)  # type: ignore[arg-type]  # by their names
 
     def refuse_no_unit(self, call: str, why: str = "every row is a person") -> None:
         if self.unit is None:
@@ -185,7 +191,8 @@ class Protection:
             msg = (
                 f"the rows of one person must be bounded for a {query}.\n\n"
                 "Hint: give protect or with_limits max_rows, or max_rows_per_group (with max_groups if there are many "
-                "groups)."
+                "groups). Or leave its loss out: scaled_to(epsilon=1, delta=1e-6) pays for a limit that is found "
+                "privately."
             )
             raise ValueError(msg)
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Generic
 
 import polars as pl
@@ -15,15 +16,17 @@ from dp_polars._base.progress import shown
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.cached import cache_answers, cached_answer, known_query, logger
-from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Released, UnreadableError, Work
+from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, Product, Released, UnreadableError, Work
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
-    from dp_polars._release.contract import Drawn, Presentation
-    from dp_polars._release.request import AnyRequest, Ask
+    from dp_polars._release.contract import Presentation
+    from dp_polars._release.request import AnyRequest
     from dp_polars._statistics.statistic import Asked
 
+
+_LENGTH = 8  # bytes of how long what a first stage has drawn is, in what is cached
 
 _FAILED = (
     "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
@@ -53,11 +56,13 @@ class Part(Generic[Released]):
     before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None
     # It is called where the columns don't fit the request, and raises what tells more of why.
     on_misfit: Callable[[], None] = lambda: None
+    # It is called with the request as its first stage has settled it, if it has one.
+    on_settled: Callable[[AnyRequest[Asked]], None] = lambda _: None
     name: str | None = None  # in a publication, the name of the query
 
     @property
     def entries(self) -> list[tuple[str, Claim]]:
-        return [(charged_as(self.name, ask), ask.query.claim) for ask in self.request.asks]
+        return [(charged_as(self.name, text), claim) for text, claim in self.request.charged]
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,9 @@ class _Ready(Generic[Released]):
     answer: Drawn[Released] | None
 
 
-def charged_as(name: str | None, ask: Ask[Asked]) -> str:
+def charged_as(name: str | None, text: str) -> str:
     """Return the text of an output in the ledger; in a publication, the name of its query goes first."""
-    return str(ask) if name is None else f"{name}: {ask}"
+    return text if name is None else f"{name}: {text}"
 
 
 def release_by(
@@ -138,6 +143,7 @@ def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         try:
             work, run = prepare(request, engine, presentation)
+            run = _in_stages(part, work, run)
         except (TypeError, ValueError, pl.exceptions.PolarsError) as misfit:
             error = misfit
     if error is not None:
@@ -149,7 +155,7 @@ def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -
         if budget is not None and stored_query is not None:
             packed = None if ignore_cache else cached_answer(stored_query, budget)
             if packed is not None:
-                return _Ready(part, None, stored_query, engine.unpacked(packed, work, presentation))
+                return _Ready(part, None, stored_query, _unpacked(part, work, packed))
         if isinstance(work, Work):
             _check_public_values(work, engine)
     part.before_charge(work)
@@ -167,7 +173,7 @@ def _cached_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) 
 def _tell(what: str, request: AnyRequest[Asked]) -> None:
     """Log what follows from the query alone."""
     with suppress(Exception):  # of a handler: what is charged is released all the same
-        asked = ", ".join(f"{ask.name!r} ({ask.query.claim.loss})" for ask in request.asks)
+        asked = ", ".join(f"{ask.name!r} ({ask.query.claim.loss})" for ask in request.every)
         logger.info("The release of %s %s.", asked, what)
 
 
@@ -180,6 +186,41 @@ def prepare(
     return work, engine.prepare(work, presentation)
 
 
+def _in_stages(
+    part: Part[Released], work: Work | KeyWork, run: Callable[[], Drawn[Released]]
+) -> Callable[[], Drawn[Released]]:
+    """Return what runs the stage that finds what the outputs need, if there is one, and then the outputs."""
+    stage = part.request.stage(part.engine)
+    if stage is None:
+        return run
+    find = part.engine.prepare(stage)
+
+    def both() -> Drawn[Released]:
+        found = find().packed()  # in this process, so that nothing draws it again
+        settled = part.request.settled(_in_polars(found), work)
+        part.on_settled(settled)
+        drawn = prepare(settled, part.engine, part.presentation)[1]()
+        return Drawn(lambda: len(found).to_bytes(_LENGTH) + found + drawn.packed(), drawn.presented)
+
+    return both
+
+
+def _unpacked(part: Part[Released], work: Work | KeyWork, packed: bytes) -> Drawn[Released]:
+    """Return what is cached: of a release in two stages, what both have drawn."""
+    if part.request.stage(part.engine) is None:
+        return part.engine.unpacked(packed, work, part.presentation)
+    end = _LENGTH + int.from_bytes(packed[:_LENGTH])
+    settled = part.request.settled(_in_polars(packed[_LENGTH:end]), work)
+    part.on_settled(settled)
+    drawn = part.engine.unpacked(packed[end:], settled.bind(part.engine), part.presentation)
+    return Drawn(lambda: packed, drawn.presented)
+
+
+def _in_polars(packed: bytes) -> pl.DataFrame:
+    """Return what was drawn of a packed one: a file of Arrow IPC, or a stream."""
+    return pl.read_ipc(BytesIO(packed)) if packed.startswith(b"ARROW1") else pl.read_ipc_stream(BytesIO(packed))
+
+
 def _check_public_values(work: Work, engine: Engine[Released]) -> None:
     """Refuse public keys and candidates of which two are one value to the engine: a row would count for both."""
     keys = work.keys if work.per_person is None else work.per_person.keys
@@ -188,7 +229,7 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
             _check_distinct(listed, "keys", engine)
     seen: set[tuple[str, CategoryBinning]] = set()
     for output in work.outputs:
-        cut = () if work.per_person is None else work.per_person.cut
+        cut = () if work.per_person is None else work.per_person.specs
         for spec in (*(work.specs[number] for number in output.specs), *cut):
             if isinstance(spec.binning, CategoryBinning):
                 name = next(iter(spec.columns[0].meta.root_names()), "")

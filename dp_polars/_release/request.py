@@ -165,8 +165,26 @@ class AnyRequest(ABC, Generic[AskedT]):
         return self.keys is not None
 
     @property
+    def every(self) -> tuple[Ask[Any], ...]:
+        """All that is drawn and paid for: the outputs, and what is found before them."""
+        return self.asks
+
+    @property
+    def charged(self) -> tuple[tuple[str, Claim], ...]:
+        """What the ledger is charged for, each with its claim."""
+        return tuple((str(ask), ask.query.claim) for ask in self.every)
+
+    @property
     def claims(self) -> tuple[Claim, ...]:
-        return tuple(ask.query.claim for ask in self.asks)
+        return tuple(claim for _, claim in self.charged)
+
+    def stage(self, engine: Engine[Any]) -> Work | None:  # noqa: ARG002
+        """Return the work that finds what the outputs need before they are drawn; None: nothing is found."""
+        return None
+
+    def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> AnyRequest[AskedT]:  # noqa: ARG002
+        """Return the request with what its stage has found, as it was drawn; `work` is what `bind` gave before."""
+        return self
 
     @property
     def readers(self) -> tuple[Ask[AskedT], ...]:
@@ -199,13 +217,13 @@ class AnyRequest(ABC, Generic[AskedT]):
         return any(claim._is_open for claim in self.claims)
 
     def refuse_open(self, call: str) -> None:
-        if names := [ask.name for ask in self.asks if ask.query.claim._is_open]:
+        if names := [ask.name for ask in self.every if ask.query.claim._is_open]:
             msg = f"{call}: every output must have a loss, got none for {', '.join(map(repr, names))}.\n\n{SAY_A_LOSS}"
             raise ValueError(msg)
 
     @property
     def delta(self) -> Fraction:
-        return sum((ask.query.claim.delta for ask in self.asks), Fraction(0))
+        return sum((claim.delta for claim in self.claims), Fraction(0))
 
     @property
     @abstractmethod
@@ -298,7 +316,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:  # noqa: ARG002
         """Return every output with the types of its columns; none without an engine."""
-        return [(ask, ()) for ask in self.asks]
+        return [(ask, ()) for ask in self.every]
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
         claim = ask.query.claim
@@ -318,7 +336,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def claim_for_json(self) -> dict[str, object]:
         columns = {}
-        for ask in self.asks:
+        for ask in self.every:
             claim = ask.query.claim
             value = loss_up(claim.loss.value)
             columns[ask.name] = {
@@ -372,7 +390,7 @@ def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | 
     """Return what one release of several requests would cost, and how good it would be, each under its name."""
     rows = []
     for name, request, engine in requests:
-        places = {ask.name: place for place, ask in enumerate(request.asks)}
+        places = {ask.name: place for place, ask in enumerate(request.every)}
         for line in request.lines(engine):
             other = None
             if request.taken is not None and line.ask is not None:
@@ -402,12 +420,16 @@ class Request(AnyRequest[HistogramQuery]):
     ) -> Request:
         """Return the request of these outputs; losses that follow from an error are found in `unit`."""
         groups = 1 if keys is None else keys.height
-        asks = [_asked_in(ask, unit) for ask in asks]
-        under = (replace(ask, query=_under(pipeline.protection, ask, groups)) for ask in asks)
-        request = cls(pipeline, keys, tuple(under))
+        asks = [asked_in(ask, unit) for ask in asks]
+        bounded = (replace(ask, query=under(pipeline.protection, ask, groups)) for ask in asks)
+        request = cls(pipeline, keys, tuple(bounded))
         if all(ask.within is None for ask in request.asks):
             return request
         return request.with_asks(ask.reaching(types, unit) for ask, types in request.typed(engine))
+
+    def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:  # noqa: ARG002
+        """Return the contribution limits of one output."""
+        return self.protection
 
     @property
     def about(self) -> str:
@@ -451,9 +473,10 @@ class Request(AnyRequest[HistogramQuery]):
             with ask.named():
                 ask.query.answer_type(*types)
                 needed = ask.query.count_rules(*types)
-            limits = self.protection.drawn_limits(ask.query, self.groups)
-            people = self.protection.counts_people(ask.query)
-            weight = self.protection.weight(ask.query, self.groups) if ask.query.in_parts else None
+            protection = self.protection_of(ask)
+            limits = protection.drawn_limits(ask.query, self.groups)
+            people = protection.counts_people(ask.query)
+            weight = protection.weight(ask.query, self.groups) if ask.query.in_parts else None
             bits = ask.query.bits_of_parts(*types)
             of_pieces = (
                 HistogramSpec(columns, types, piece, limits, people, weight, bit)
@@ -471,13 +494,13 @@ class Request(AnyRequest[HistogramQuery]):
         return list(zip(self.asks, types, strict=True))
 
     def limits_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
-        return self.protection.limits_of(ask.query)
+        return self.protection_of(ask).limits_of(ask.query)
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         return self.protection.counts(query)
 
     def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
-        return self.protection.dropping(ask.query, self.groups)
+        return self.protection_of(ask).dropping(ask.query, self.groups)
 
     def clips(self, ask: Ask[HistogramQuery]) -> tuple[str, str] | None:
         return ask.query.clips if self.protection.counts_people(ask.query) else None
@@ -528,18 +551,18 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no limit says in how many a person counts."""
-        protection, groups = self.protection, self.groups
+        protection, groups = self.protection_of(ask), self.groups
         has_norm = protection.max_norm is not None and ask.query.weighs_people
         if protection.max_groups is not None or has_norm or groups == 1:
             return False
-        now, then = (_under(protection, ask, number).claim for number in (groups, groups + 1))
+        now, then = (under(protection, ask, number).claim for number in (groups, groups + 1))
         return now.contributions.total < then.contributions.total or then.rate < now.rate
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a limit."""
         with suppress(ValueError):  # also where the other noise would be too wide for whole numbers
             other = ask.query.alternative(*types)
-            return other and _under(self.protection, replace(ask, query=other), self.groups)
+            return other and under(self.protection_of(ask), replace(ask, query=other), self.groups)
         return None
 
     def _check_names_of_ends(self, *, intervals: bool) -> None:
@@ -572,13 +595,13 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
     return frozenset(counted - others)
 
 
-def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
+def asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
     if ask.within is not None:
         return replace(ask, query=at_most(ask.query, unit))
     return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim._is_open else ask
 
 
-def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
+def under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
     with ask.named():
         bounds = protection.contributions(ask.query, groups)
         query = ask.query.under(bounds, protection.neighboring_relation, groups)

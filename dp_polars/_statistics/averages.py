@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import NeighboringRelation, exact
+from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
@@ -137,7 +137,7 @@ class Mean(Average):
         return float(min(width, of_noise + self.rounding(*columns)))
 
     def __str__(self) -> str:
-        return f"mean of values from {exact(self.lower)} to {exact(self.upper)}"
+        return f"mean of values {self._between}"
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Variance(Average):
 
     def __str__(self) -> str:
         divisor = "" if self.ddof else ", ddof=0"
-        return f"{self._called} of values from {exact(self.lower)} to {exact(self.upper)}{divisor}"
+        return f"{self._called} of values {self._between}{divisor}"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -29,11 +30,22 @@ from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, owners, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
 from dp_polars._bins.candidates import Categories
-from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
+from dp_polars._bins.weights import (
+    SMALLEST_SPAN,
+    check_held,
+    check_size,
+    clamping_of,
+    in_steps,
+    step_by_default,
+    type_in_steps,
+)
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
 from dp_polars._statistics.statistic import CountRule, HistogramQuery, clipped_to, in_lists
+
+# Of the largest power of ten in the distance of found bounds, to which values count.
+_DIGITS = 6
 
 BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
 
@@ -376,6 +388,8 @@ class Clipped(Total):
     upper: Fraction
     # Exact. None: the last digit of the column's type, or what `step_by_default` says.
     step: Fraction | None
+    # Which of the bounds are found privately: others stand in their place until then.
+    finds: tuple[str, ...] = field(default=(), kw_only=True)
     _rounded: ClassVar[str] = "rounding moves the sum by at most half a step a row, in addition to the error"
     error_unit: ClassVar[str] = "the column's unit"
 
@@ -386,7 +400,31 @@ class Clipped(Total):
 
     @property
     def clipping(self) -> str:
+        if self.finds:
+            return "Clipping bounds are found privately, before the answer."
         return clipped_to(exact(self.lower), exact(self.upper))
+
+    @property
+    def _between(self) -> str:
+        if self.finds:
+            return "within clipping bounds that are found privately"
+        return f"from {exact(self.lower)} to {exact(self.upper)}"
+
+    def with_bounds(self, column: pl.DataType, lower: Fraction, upper: Fraction) -> Self:
+        """Return the statistic with bounds that were found, rounded outward to whole multiples of the step.
+
+        A step by default is at least a millionth of the largest power of ten in their distance.
+        """
+        tick, step = column_types.tick(column), self.step
+        least = step or tick
+        if not lower < upper:
+            upper = lower + (least or SMALLEST_SPAN)
+        if step is None:
+            by_span = Fraction(10) ** (math.floor(math.log10(upper - lower)) - _DIGITS)
+            step = by_span if least is None or by_span > least else None
+        unit = step or least or Fraction(1)
+        lower, upper = math.floor(lower / unit) * unit, math.ceil(upper / unit) * unit
+        return replace(self, lower=lower, upper=upper, step=step, finds=())
 
     def units(self, *columns: pl.DataType) -> Clamping:
         (column,), step, ends = columns, self.step, self._clipped_to
@@ -474,7 +512,7 @@ class Sum(Clipped, Multiple):
         return f"{said[:-1]}: in groups of up to {rows:,} rows by less than that."
 
     def __str__(self) -> str:
-        return f"sum of values from {exact(self.lower)} to {exact(self.upper)}"
+        return f"sum of values {self._between}"
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class Query(Asked):
     is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
     # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
     always_has_ends: ClassVar[bool] = False
+    finds: tuple[str, ...] = ()  # which clipping bounds, "lower" and "upper", are found privately before the answer
 
     @property
     def needs_people(self) -> bool:

@@ -14,7 +14,7 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
@@ -28,10 +28,10 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
+from dp_polars._bins.binning import Beyond, OneCode
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
-from dp_polars._release.contract import GROUPS as GROUPS_OF_PERSON
-from dp_polars._release.contract import ROWS, ROWS_IN_GROUP, Engine, HistogramSpec, Output, PerPerson, Work
+from dp_polars._release.contract import ROWS_CUT, Engine, HistogramSpec, Output, PerPerson, PersonNumber, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.public_keys import in_types_of
 from dp_polars._release.release import prepare
@@ -244,23 +244,45 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class OfPeople(Request):
-    """A query about a number that each person has: people as rows, of which the package asks what bounds cut."""
+    """A query about a number that each person has: people as rows."""
 
     groups: ClassVar[int] = 1
+    number: OfPerson = field(kw_only=True)
 
     def bind(self, engine):
-        proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
+        own = [] if self.number.column is None else [self.number.column]
+        proved = self.checked_on(engine, [*([] if self.keys is None else self.keys.columns), *own])
         keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])
         (ask,), types = self.asks, (pl.Int64(),)
         spec = HistogramSpec(ask.columns, types, *ask.query.count_rules(*types), Limits(), people=False)
         output = Output(ask.name, ask.query, types, (0,))
-        return Work(None, None, (spec,), (output,), proved.rows, PerPerson(self.protection.unit, keys))
+        numbers = (self.number.of(proved.schemas[-1]),)
+        return Work(None, None, (spec,), (output,), proved.rows, PerPerson(self.protection.unit, keys, numbers=numbers))
 
 
-def numbers_of(unit, column, numbers, keys=None):
-    """The query for one of the columns of `PerPerson`."""
-    query = dpp.protect(unit, max_rows=1).agg(dpp.median(column, numbers, epsilon=1))
-    return dpp.PrivateQuery(OfPeople(query._request.pipeline, keys, query._asks), None, None)
+class OfPerson(NamedTuple):
+    """A number of each person: of all rows, or of those with a value in a column."""
+
+    what: str
+    column: str | None = None
+    cap: int | None = None
+    people: bool = False
+
+    def of(self, schema):
+        columns = () if self.column is None else (pl.col(self.column),)
+        types = () if self.column is None else (schema[self.column],)
+        is_code = self.what.endswith("code")
+        codes = Beyond(ENDS, *types, closed=self.what == "smallest code") if is_code else OneCode()
+        return PersonNumber(HistogramSpec(columns, types, CountRule(codes), Limits(), self.people), self.what, self.cap)
+
+
+ENDS = tuple(map(Fraction, (-1, 0, "1/2", 3, 8, 14)))
+
+
+def numbers_of(unit, number, most, keys=None):
+    """The query for how many people have which number, from 0 to a largest one."""
+    query = dpp.protect(unit, max_rows=1).agg(dpp.median(PersonNumber.name(0), range(most), epsilon=1))
+    return dpp.PrivateQuery(OfPeople(query._request.pipeline, keys, query._asks, number=number), None, None)
 
 
 def protected(keys=None, unit="p", steps=lambda frame: frame, **bounds):
@@ -580,9 +602,9 @@ class Conformance:
         assert self.found(self.keys(["x"]), frame) == {(0,): n, (1,): n}
         assert sum(self.found(self.keys(["x"], most=1), frame).values()) == n
         if self.make(frame).counts_per_person:
-            assert self.told(numbers_of("p", ROWS, range(9)), frame) == {ROWS: {(): {6: n}}}
-            groups = numbers_of("p", GROUPS_OF_PERSON, range(9), pl.DataFrame({"k": [2, 0, 7]}))
-            assert self.told(groups, frame) == {GROUPS_OF_PERSON: {(): {2: n}}}
+            assert self.told(numbers_of("p", OfPerson("rows"), 9), frame) == {"number 0": {(): {6: n}}}
+            groups = numbers_of("p", OfPerson("groups"), 9, pl.DataFrame({"k": [2, 0, 7]}))
+            assert self.told(groups, frame) == {"number 0": {(): {2: n}}}
 
     def test_people_of_several_columns_differ_in_one_of_them(self):
         """Whatever their values are together as one text; who lacks one of them is nobody."""
@@ -621,7 +643,7 @@ class Conformance:
         assert self.found(self.keys(["k"], unit), frame) == {(k,): n for k in each}
         assert sum(self.found(self.keys(["k"], unit, most=3), frame).values()) == 3 * n
         if self.make(frame).counts_per_person:
-            assert self.told(numbers_of(unit, ROWS, range(9)), frame) == {ROWS: {(): {6: n}}}
+            assert self.told(numbers_of(unit, OfPerson("rows"), 9), frame) == {"number 0": {(): {6: n}}}
             private = protected(keys, unit, max_rows=5)
             cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_rows_dropped(1, epsilon=1))
             assert self.told(cut, frame) == {"n_rows_dropped": {(): {0: n}}}
@@ -1005,27 +1027,32 @@ class Conformance:
 
     # --- People as rows ---
 
-    # Of which groups, and what the number is of a person's rows in each of their groups.
-    OF_PEOPLE: ClassVar[dict[str, Any]] = {
-        "rows": (ROWS, None, sum),
-        "rows of listed groups": (ROWS, GROUPS, sum),
-        "rows of a group": (ROWS_IN_GROUP, GROUPS, max),
-        "rows of one group": (ROWS_IN_GROUP, None, max),
-        "groups": (GROUPS_OF_PERSON, GROUPS, len),
+    OF_PEOPLE: ClassVar[dict[str, OfPerson]] = {
+        "rows": OfPerson("rows"),
+        "rows with a value, at most two in a group": OfPerson("rows", "price", 2),
+        "squares": OfPerson("squares"),
+        "squares of rows with a value": OfPerson("squares", "weight"),
+        "groups": OfPerson("groups"),
+        "groups with a value": OfPerson("groups", "amount"),
+        "groups as people": OfPerson("rows", "flavour", people=True),
+        "largest float": OfPerson("largest code", "amount"),
+        "smallest float": OfPerson("smallest code", "price"),
+        "largest integer": OfPerson("largest code", "weight"),
+        "smallest integer": OfPerson("smallest code", "weight"),
     }
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
-    @pytest.mark.parametrize("way", OF_PEOPLE)
-    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, unit_of):
-        column, keys, number = self.OF_PEOPLE[way]
+    @pytest.mark.parametrize("keys", [None, GROUPS])
+    def test_numbers_of_each_person_are_those_by_hand(self, keys, unit_of):
         frame = visits()
         if not self.make(frame).counts_per_person:
             return
-        expected = by_hand.per_person(frame.to_dicts(), None if keys is None else keys.to_dicts(), unit_of)
-        (found,) = self.told(numbers_of(unit_of, column, range(1, MANY), keys), frame).values()
-        assert found == {(): dict(Counter(number(own) - 1 for own in expected.values()))}
-        assert sum(found[()].values()) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() + 1
-        assert len(found[()]) > 2
+        listed = None if keys is None else keys.to_dicts()
+        for way, number in self.OF_PEOPLE.items():
+            expected = by_hand.numbers(frame.to_dicts(), listed, unit_of, number.of(frame.schema), number.column)
+            (found,) = self.told(numbers_of(unit_of, number, 1000, keys), frame).values()
+            assert found == {(): dict(Counter(expected))}, way
+            assert len(expected) > 2
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("keys", [None, GROUPS])
@@ -1082,7 +1109,7 @@ class Conformance:
             "weighted": dpp.mode("flavour", FLAVOURS, counts=dpp.weights("weight", max_weight=3), epsilon=1),
         }
         of_asked = protected(keys, max_rows=1).agg(**asks)._request.bind(engine)
-        specs, over = [], set()
+        specs, over, dropped = [], set(), Counter()
         listed = None if keys is None else keys.to_dicts()
         for name, limits, people in self.CUTS[cut]:
             (output,) = (each for each in of_asked.outputs if each.name == name)
@@ -1093,15 +1120,17 @@ class Conformance:
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
             seen = by_hand.contributing_rows(frame.to_dicts(), listed, column, CODES[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
-            over |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
-        work = revealing(numbers_of("p", ROWS, range(MANY)))._request.bind(engine)
-        per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(specs))
-        (told,) = (
-            self.to_polars(engine.prepare(replace(work, per_person=per_person))().presented()).to_series().to_list()
-        )
+            contributing = [(p, key, code, weigh(row)) for p, key, code, row in seen]
+            over |= by_hand.cut(contributing, limits, people)
+            dropped |= Counter(by_hand.rows_cut(contributing, limits, people))
+        work = revealing(numbers_of("p", OfPerson("rows"), MANY))._request.bind(engine)
+        (spec,), per_person = work.specs, PerPerson(work.per_person.privacy_unit, of_asked.keys, tuple(specs))
+        spec = replace(spec, columns=(pl.col(ROWS_CUT),))
+        work = replace(work, specs=(spec,), per_person=per_person)
+        (told,) = self.to_polars(engine.prepare(work)().presented()).to_series().to_list()
         ones = frame.with_columns(one=0).to_dicts()
         rows = Counter(repr(p) for p, *_ in by_hand.contributing_rows(ones, listed, "one", int, "p"))
-        assert dict(json.loads(told)[1]) == dict(Counter(rows[repr(p)] for p in over))
+        assert dict(json.loads(told)[1]) == dict(Counter(dropped[p] for p in over))
         assert keys is None or bool(over) == (cut != "nobody")
         assert len(over) < len(rows) or keys is None
 

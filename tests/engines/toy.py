@@ -18,14 +18,12 @@ from dp_polars._base.numbers import Ints
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, PersonWeight, part_of
 from dp_polars._release.contract import (
-    GROUPS,
-    ROWS,
     ROWS_CUT,
-    ROWS_IN_GROUP,
     HistogramSpec,
     KeyWork,
     LocalEngine,
     PerPerson,
+    PersonNumber,
     Work,
 )
 from dp_polars._release.protection import Limits
@@ -198,11 +196,16 @@ def _is_somebody(person: tuple[object, ...]) -> bool:
 def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
     """Return a row for each person, or for each who is cut."""
     unit, keys = per_person.privacy_unit, per_person.keys
-    people: dict[object, Counter[int]] = defaultdict(Counter)
-    for number, row in enumerate(rows):
-        person = _person(row, number, unit)
-        if _is_somebody(person) and (group := _group_of(row, keys)) is not None:
-            people[person][group] += 1
+    if per_person.numbers:
+        found = [_by_person(rows, unit, keys, one.spec, _Order(rows)) for one in per_person.numbers]
+        every = dict.fromkeys(person for of in found for person in of)
+        return [
+            {
+                PersonNumber.name(place): _number(of[person], one) if person in of else None
+                for place, (one, of) in enumerate(zip(per_person.numbers, found, strict=True))
+            }
+            for person in every
+        ]
     over, dropped = set(), Counter[object]()
     for spec in per_person.cut:
         held = _by_person(rows, unit, keys, spec, _Order(rows)).items()
@@ -218,12 +221,18 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
             counted = sum(rows * of_group[group] for group, rows in numbers.items())
             over |= {person} if min(of_group.values()) < UNIT else set()
             dropped |= Counter({person: numbers.total() - (counted + UNIT // 2) // UNIT})
-    names = (ROWS, GROUPS, ROWS_IN_GROUP, ROWS_CUT)
-    return [
-        dict(zip(names, (sum(own.values()), len(own), max(own.values()), dropped[person]), strict=True))
-        for person, own in people.items()
-        if person in over or not per_person.cut
-    ]
+    return [{ROWS_CUT: dropped[person]} for person in over]
+
+
+def _number(found: list[CountRule], number: PersonNumber) -> int:
+    """Return a number of one person, of the contributing rows."""
+    codes = [code for _, code, *_ in found]
+    if number.what.endswith("code"):
+        return max(codes) if number.what == "largest code" else min(codes)
+    counts = [min(rows, number.most) for rows in _numbers(found, number.spec).values()]
+    if number.what == "groups":
+        return len(counts)
+    return sum(counts) if number.what == "rows" else sum(rows * rows for rows in counts)
 
 
 def _few(items: list[Any], most: int) -> list[Any]:

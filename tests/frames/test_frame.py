@@ -229,7 +229,7 @@ CONTRIBUTIONS, WORK_ON_ANSWERS = "contributions must be left out", "Work on answ
     (lambda: pipeline().release([1, 2]), TypeError, "must be a LazyFrame"),
     (lambda: pipeline().release(FRAME), ValueError, "privacy unit"),
     (lambda: PRIVATE.collect(), TypeError, "use agg"),
-    (lambda: PRIVATE.agg(age()).collect(engine="streaming"), TypeError, "must be released, not collected"),
+    (lambda: PRIVATE.agg(age()).collect(engine="streaming"), AttributeError, "each release costs again"),
     (lambda: grouped({"ward": ["one"]}, top()), TypeError, "keys of column 'ward'"),
     (lambda: grouped({"floor": [1]}, top()), ValueError, "must have the key column 'floor'"),
     (lambda: grouped({"floor?": [1]}, top()), TypeError, OF_FLOATS),

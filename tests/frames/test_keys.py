@@ -246,7 +246,7 @@ NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
     (lambda: keys_of([{"a": 1}]), TypeError, NO_KEYS),
     (lambda: keys_of([None]), TypeError, NO_KEYS),
     (lambda: keys_of(["a"], "elsewhere"), ValueError, "the frame must have the key column 'elsewhere'"),
-    (lambda: keys_of(["a"]).collect(), TypeError, "must be released, not collected"),
+    (lambda: keys_of(["a"]).collect(), AttributeError, "each release costs again: query.release"),
     (lambda: pickle.dumps(keys_of(["a"])), TypeError, "must be bound to no rows in memory to be pickled"),
 )
 def test_arguments_are_checked_where_they_are_written(call, error, words):

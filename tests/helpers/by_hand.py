@@ -13,6 +13,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from dp_polars._release.contract import PersonNumber
     from dp_polars._release.protection import Limits
 
 CodeOf: TypeAlias = Callable[[Any], "int | None"]
@@ -249,11 +250,27 @@ def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: Unit | None
     return dict(Counter(key for _, key in pairs))
 
 
-def per_person(rows: Iterable[Row], keys: Sequence[Row] | None, unit: Unit) -> dict[str, list[int]]:
-    """How many rows each person has in each listed group where they have some."""
-    own: dict[str, Counter[str]] = defaultdict(Counter)
-    for number, row in enumerate(rows):
-        key, person = None if keys is None else {name: row[name] for name in keys[0]}, person_of(row, number, unit)
-        if person is not None and (keys is None or key in keys):
-            own[repr(person)][repr(key)] += 1
-    return {person: list(found.values()) for person, found in own.items()}
+def numbers(
+    rows: Iterable[Row], keys: Sequence[Row] | None, unit: Unit, number: PersonNumber, column: str | None
+) -> list[int]:
+    """The number of each person who has one. `column`: that of the contributing values; None: all rows contribute."""
+    ends = getattr(number.spec.binning, "ends", ())
+    own: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for place, row in enumerate(rows):
+        key, person = None if keys is None else {name: row[name] for name in keys[0]}, person_of(row, place, unit)
+        value = None if column is None else row[column]
+        is_there = column is None or (value is not None and value == value)
+        if person is not None and is_there and (keys is None or key in keys):
+            own[repr(person)][repr(key)].append(value)
+    found = []
+    for groups in own.values():
+        counts = [min(1 if number.spec.people else len(values), number.most) for values in groups.values()]
+        values = [value for of_group in groups.values() for value in of_group if ends]
+        if number.what == "largest code":
+            found.append(max(sum(value > end for end in ends) for value in values))
+        elif number.what == "smallest code":
+            found.append(min(sum(value >= end for end in ends) for value in values))
+        else:
+            of = {"rows": sum(counts), "squares": sum(count**2 for count in counts), "groups": len(counts)}
+            found.append(of[number.what])
+    return found

@@ -90,13 +90,16 @@ def test_the_formulas_are_rounded_up(kind, loss, cells):
     rule = limit_rule(kind, loss, cells, noise)
     epsilon = float(loss.value) if loss.unit == "epsilon" else math.sqrt(8 * loss.value)
     power = min(2.2 + 1.2 * math.log(cells), 6)
+    before = -1
     for b, target, offset in zip(rule.candidates, rule.targets, rule.offsets, strict=True):
         factor = min(0.5 + math.log(b), 2.5)
         shape = {"norm": cells**-0.2, "root": 1.75 * (math.sqrt(b + 1) - math.sqrt(b))}.get(kind, 1)
         wanted = 2.0**60 if kind == "selection" else factor * shape * float(noise)
         assert wanted * (1 - 1e-9) <= target < wanted * (1 + 1e-9) + 1
         wanted = power * math.log(b) * rule.score_range / epsilon
-        assert wanted * (1 - 1e-9) <= offset < wanted * (1 + 1e-9) + 1
+        assert wanted * (1 - 1e-9) <= offset
+        assert before < offset < max(wanted * (1 + 1e-9) + 1, before + 2)
+        before = offset
 
 
 def test_whole_numbers_stay_whole():
@@ -104,7 +107,7 @@ def test_whole_numbers_stay_whole():
     assert limit_rule("linear", EPSILON, 24, Fraction(20, 3) * 6).targets[0] == 20
     assert limit_rule("linear", EPSILON, 24, Fraction(2, 5)).targets[-1] == 1
     tenth, bounds = Loss(Fraction(1, 10), "epsilon"), bounds_up_to(Fraction(1), Fraction(5))
-    assert bound_rule(tenth, Fraction(1, 8), bounds).offsets == (0, 0, 50, 100)
+    assert bound_rule(tenth, Fraction(1, 8), bounds).offsets == (0, 1, 50, 100)
     assert bound_rule(tenth, Fraction(3, 8), bounds).targets == (6,) * 4
 
 
@@ -128,7 +131,7 @@ def test_candidates_of_bounds_are_public():
     assert bounds_up_to(Fraction(1), Fraction(2**63 - 1))[-1] == 5 * 10**18
     lower = bound_rule(EPSILON, Fraction(1), [-b for b in bounds_up_to(Fraction(1, 2), Fraction(5))])
     upper = bound_rule(EPSILON, Fraction(1), bounds_up_to(Fraction(1, 2), Fraction(5)))
-    assert lower.offsets == upper.offsets == (0, 0, 2, 12, 22)
+    assert lower.offsets == upper.offsets == (0, 1, 2, 12, 22)
     assert lower.targets == upper.targets == (16,) * 5
 
 
@@ -164,7 +167,8 @@ def test_losses_of_a_choice():
 def test_extremes_stay_within_64_bits():
     tiny = Loss(Fraction(1, 10**200), "epsilon")
     rule = limit_rule("linear", tiny, 24, Fraction(10**200))
-    assert max(rule.offsets) == max(rule.targets) == 2**60
+    assert max(rule.targets) == 2**60
+    assert 2**60 <= max(rule.offsets) < 2**60 + len(rule.offsets)
     few = rule.scores(np.zeros(len(rule.candidates), np.int64))
     many = rule.scores(np.full(len(rule.candidates), 2**62))
     assert (few <= 0).all()

@@ -83,8 +83,10 @@ MUTANTS = [
         "a person counts for a key as often as they have it", "::test_a_person_changes_no_more_keys_than_the_bound"),
     _people("_engines/sql/people:_few", 'numbered["rank"] < most', 'numbered["rank"] <= most',
         "a person counts for one key more", "::test_a_person_changes_no_more_keys_than_the_bound"),
-    _duck_db("_engines/sql/people:one_row_per_person", "by_group.count()", "by_group[ROWS].sum()",
-        "rows count in a quantile of groups", "::test_rows_and_groups_of_people_are_counted_as_by_the_reference"),
+    _duck_db("_engines/sql/people:_numbers", "ibis.least(counted, integer(1)) if number.spec.people else counted", "counted",
+        "rows of a person count where people do", "::test_numbers_of_each_person_are_those_by_hand"),
+    _duck_db("_engines/sql/people:_numbers", "integer(number.most)", "integer(1 << 20)",
+        "more rows of a group count than a limit lets", "::test_numbers_of_each_person_are_those_by_hand"),
     # --- Weights and contributing rows
     _arithmetic("_engines/sql/arithmetic:units",
         "within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)",

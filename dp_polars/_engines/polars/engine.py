@@ -288,7 +288,7 @@ class PolarsEngine(LocalEngine):
         source = self._read()
         rows = work.rows(source)
         if work.per_person is not None:
-            rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.cut))
+            rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.specs))
         is_grouped = work.privacy_unit is not None and any(spec.by_person for spec in work.specs)
         partitions = self._parts(source, _BYTES_OF_ROW + _bytes_of_row(work.specs)) if is_grouped else 1
         return count(rows, work.privacy_unit, work.keys, work.specs, engine=self._engine, partitions=partitions)

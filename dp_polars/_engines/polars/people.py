@@ -26,7 +26,7 @@ from dp_polars._engines.polars.rows import (
     with_groups,
 )
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT
 from dp_polars._sources.running import by_name, collected
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.numbers import Ints
     from dp_polars._engines.polars.bounding import Marks, Stays
-    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson, PersonNumber
     from dp_polars._release.protection import Layout, Limits
 
 
@@ -452,8 +452,40 @@ class Cut:
         return total - remaining
 
 
+def _of_groups(number: PersonNumber, place: int) -> pl.Expr:
+    """Return what a group of a person has: how many rows or codes contribute, or the end of their codes."""
+    codes = pl.col(f"code {place}")
+    match number.what:
+        case "largest code":
+            found = codes.max()
+        case "smallest code":
+            found = codes.min()
+        case _:
+            found = codes.drop_nulls().n_unique() if number.spec.people else codes.count()
+    return found.cast(pl.Int64).alias(f"code {place}")
+
+
+def _of_person(number: PersonNumber, place: int) -> pl.Expr:
+    """Return a number of each person, from those of the groups."""
+    of_groups = pl.col(f"code {place}")
+    counted = of_groups.clip(upper_bound=number.most)
+    match number.what:
+        case "largest code":
+            found = of_groups.max()
+        case "smallest code":
+            found = of_groups.min()
+        case "groups":
+            found = (of_groups > 0).sum().cast(pl.Int64)
+        case "rows":
+            found = counted.sum()
+        case "squares":
+            found = (counted * counted).sum()
+    is_there = pl.lit(value=True) if number.what.endswith("code") else of_groups.sum() > 0
+    return pl.when(is_there).then(found).alias(number.name(place))
+
+
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
-    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9. `cuts` are its `cut`."""
+    """Return one row for each person: see `Engine`, duty 9. `cuts` are its `specs`."""
     unit, keys, schema = per_person.privacy_unit, per_person.keys, rows.collect_schema()
     rows = rows.filter(is_a_person(unit, schema))
     key_columns = own_keys(rows, keys)
@@ -468,15 +500,13 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
     for number, cut in enumerate(cuts):
         if cut.clips and cut.spec.binning.size > 1:
             rows = rows.with_columns(pl.col(f"weight {number}").sum().over(*by, f"code {number}"))
-    by_group = rows.group_by(by).agg(
-        pl.len().cast(pl.Int64).alias(ROWS),
-        *(expr for number, cut in enumerate(cuts) for expr in cut.of_groups(number)),
-    )
+    if per_person.numbers:
+        by_group = rows.group_by(by).agg(_of_groups(one, place) for place, one in enumerate(per_person.numbers))
+        people = by_group.group_by("person").agg(_of_person(one, place) for place, one in enumerate(per_person.numbers))
+        return people.drop("person")
+    by_group = rows.group_by(by).agg(expr for number, cut in enumerate(cuts) for expr in cut.of_groups(number))
     people = by_group.group_by("person").agg(
-        pl.col(ROWS).sum(),
-        pl.len().cast(pl.Int64).alias(GROUPS),
-        pl.col(ROWS).max().alias(ROWS_IN_GROUP),
-        *([pl.max_horizontal(cut.dropped(number) for number, cut in enumerate(cuts)).alias(ROWS_CUT)] if cuts else []),
-        pl.any_horizontal(pl.lit(not cuts), *(cut.of_people(number) for number, cut in enumerate(cuts))).alias("cut"),
+        pl.max_horizontal(cut.dropped(number) for number, cut in enumerate(cuts)).alias(ROWS_CUT),
+        pl.any_horizontal(cut.of_people(number) for number, cut in enumerate(cuts)).alias("cut"),
     )
-    return people.filter("cut").select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if cuts else []))
+    return people.filter("cut").select(ROWS_CUT)

@@ -10,7 +10,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.extras import require
-from dp_polars._bins.binning import Binning, Clamping, FloatSteps, NearestBinning, OneCode
+from dp_polars._bins.binning import Beyond, Binning, Clamping, FloatSteps, NearestBinning, OneCode
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
 if TYPE_CHECKING:
@@ -134,7 +134,18 @@ def code(binning: Binning, value: Column) -> Column | None:
     """Return the code of a value that is there. None: only a list, or Python, has it."""
     if isinstance(binning, OneCode):
         return long(0)
+    if isinstance(binning, Beyond):
+        return _code_by_comparing(binning, value)
     return _code_by_steps(binning, value) if isinstance(binning, NearestBinning) else None
+
+
+def _code_by_comparing(binning: Beyond, value: Column) -> Column:
+    """Return how many ends a number is above."""
+    above, dtype = long(binning.thresholds.below), binning.column
+    for end in binning.thresholds.values.tolist():
+        constant = sf.lit(Decimal(end).scaleb(-dtype.scale) if isinstance(dtype, pl.Decimal) else end)
+        above = above + (value > constant).cast("long")
+    return above
 
 
 def _code_by_steps(binning: NearestBinning, value: Column) -> Column | None:

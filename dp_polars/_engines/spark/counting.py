@@ -30,7 +30,7 @@ from dp_polars._engines.spark.rows import (
 from dp_polars._engines.spark.weighing import draws_nothing, parts_of_people, with_weights
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT
 from dp_polars._statistics.statistic import COUNT
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._engines.spark.rows import SpecColumns
-    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson, PersonNumber
     from dp_polars._release.protection import Limits
 
 
@@ -174,18 +174,20 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
-    """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
+    """Return one row for each person, or for each who is cut: see `Engine`, duty 9."""
     groups = Groups.of(frame, per_person.keys)
-    rows, specs = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.cut)))
+    rows, specs = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.specs)))
     rows, person = groups.in_groups(rows), person_of(per_person.privacy_unit)
     pair = [*person, "group"]
-    if specs:  # one shuffle for all windows
-        rows = one_each(rows.repartition(*person), specs, pair, [])
+    if per_person.numbers:
+        found = [(one.number, per_person.numbers[one.number], one) for one in specs]
+        rows = rows.groupBy(*pair).agg(*(_of_group(*one) for one in found))
+        return rows.groupBy(*person).agg(*(_of_person(*one[:2]) for one in found)).drop(*person)
+    rows = one_each(rows.repartition(*person), specs, pair, [])  # one shuffle for all windows
     limits = {one.keeps: one.spec.limits for one in specs}
     weights = {one.keeps: one.spec.weight for one in specs if one.spec.weight is not None}
     clipped = {name: one.of_total(sf.col(name)) for one in specs if (name := one.together) is not None}
     by_group = rows.groupBy(*pair).agg(
-        sf.count(sf.lit(1)).alias(ROWS),
         *(sf.count_if(name).alias(name) for name in limits),
         *(sf.bool_or(sf.col(name) != inside).alias(name) for name, inside in clipped.items()),
     )
@@ -201,13 +203,42 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
             cut += [] if bound is None else [number > bound]
     dropped = [_dropped(name, bounds, is_weighed=name in weights) for name, bounds in limits.items()]
     people = by_group.groupBy(*person).agg(
-        *([sf.greatest(*dropped, dropped[0]).alias(ROWS_CUT)] if dropped else []),
-        sf.sum(ROWS).alias(ROWS),
-        sf.count(sf.lit(1)).alias(GROUPS),
-        sf.max(ROWS).alias(ROWS_IN_GROUP),
-        any_of([sf.lit(not specs), *cut]).alias("is cut"),
+        sf.greatest(*dropped, dropped[0]).alias(ROWS_CUT), any_of(cut).alias("is cut")
     )
-    return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if dropped else []))
+    return people.filter(sf.col("is cut")).select(ROWS_CUT)
+
+
+def _of_group(place: int, number: PersonNumber, of: SpecColumns) -> Column:
+    """Return what a group of a person has: how many rows or codes contribute, or the end of their codes."""
+    match number.what:
+        case "largest code":
+            found = sf.max(str(of.code))
+        case "smallest code":
+            found = sf.min(str(of.code))
+        case _ if number.spec.people and of.code is not None:
+            found = sf.count_distinct(sf.when(of.contributes, sf.col(of.code)))
+        case _:
+            found = sf.count_if(of.contributes)
+            found = sf.least(found, long(1)) if number.spec.people else found
+    return found.cast("long").alias(f"n{place}")
+
+
+def _of_person(place: int, number: PersonNumber) -> Column:
+    """Return a number of each person, from those of the groups."""
+    of_group = sf.col(f"n{place}")
+    counted = sf.least(of_group, long(number.most))
+    match number.what:
+        case "largest code":
+            found = sf.max(of_group)
+        case "smallest code":
+            found = sf.min(of_group)
+        case "groups":
+            found = sf.count_if(of_group > 0)
+        case "rows":
+            found = sf.sum(counted)
+        case "squares":
+            found = sf.sum(counted * counted)
+    return (found if number.what.endswith("code") else sf.when(found > 0, found)).alias(number.name(place))
 
 
 def _dropped(name: str, limits: Limits, *, is_weighed: bool) -> Column:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestBinning, OneCode
+from dp_polars._bins.binning import Beyond, FloatSteps, IntegerSteps, NearestBinning, OneCode
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
@@ -47,7 +47,7 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
     """
     if isinstance(binning, OneCode):
         return integer(0)
-    if not isinstance(binning, NearestBinning) or dtype is None:
+    if not isinstance(binning, (NearestBinning, Beyond)) or dtype is None:
         return None
     steps, last = binning.steps, binning.size - 1
     if isinstance(steps, IntegerSteps):

@@ -14,19 +14,16 @@ from dp_polars._engines.sql.arithmetic import integer, is_present, physical, tot
 from dp_polars._engines.sql.dialects import OF_GROUPS, all_rows, cast, constant, ibis
 from dp_polars._engines.sql.rows import (
     any_of,
-    columns_read,
     comparable,
     has,
-    in_groups,
     is_somebody,
-    keys_of,
     people_of,
     person_in,
     rows_of_people,
 )
 from dp_polars._engines.sql.weighing import Columns
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from dp_polars._base.numbers import Ints
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._engines.sql.rows import Rows
-    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson, PersonNumber
 
 
 _PEOPLE = "people"
@@ -49,25 +46,53 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 
 
 def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
-    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
+    """Return one row for each person: see `Engine`, duty 9."""
     unit, keys = per_person.privacy_unit, per_person.keys
-    if per_person.cut:
-        table = common.read_again(table, columns_read(unit, keys, per_person.cut))
-    rows = table.filter(is_somebody(table, unit, dialect))
-    rows = rows.select(**people_of(table, unit, dialect), **keys_of(table, keys, dialect))
-    rows = in_groups(rows, table, keys, dialect)
-    by_group = rows.group_by(rows.columns).aggregate(**{ROWS: cast(rows.count(), "int64")})
-    numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
+    if per_person.numbers:
+        return _numbers(rows_of_people(table, unit, keys, per_person.specs, dialect), per_person.numbers)
+    held = rows_of_people(table, unit, keys, per_person.cut, dialect)
+    held = replace(held, table=common.once(held.table))
+    every = all_rows([_cut(held, number, spec, dialect) for number, spec in enumerate(per_person.cut)])
+    person = person_in(every)
+    return every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")}).drop(*person)
+
+
+def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
+    """Return the numbers of each person."""
+    rows = held.table
+    of_groups: dict[str, Value] = {}
+    of_people: dict[str, Value] = {}
     person = person_in(rows)
-    people = by_group.group_by(person).aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
-    if per_person.cut:
-        held = rows_of_people(table, unit, keys, per_person.cut, dialect)
-        held = replace(held, table=common.once(held.table))
-        cut = [_cut(held, number, spec, dialect) for number, spec in enumerate(per_person.cut)]
-        every = all_rows(cut)
-        of_most = every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")})
-        people = people.inner_join(of_most, person)
-    return people.drop(*person)
+    for place, number in enumerate(numbers):
+        name = held.codes[place]
+        there = None if name is None else has(rows, name)
+        if number.what.endswith("code"):
+            code = rows[name]
+            of_groups[f"n{place}"] = code.max(where=there) if number.what == "largest code" else code.min(where=there)
+        elif number.spec.people and name is not None and not isinstance(number.spec.binning, OneCode):
+            of_groups[f"n{place}"] = rows[name].nunique(where=there)
+        else:
+            counted = cast(rows.count(where=there), "int64")
+            of_groups[f"n{place}"] = ibis.least(counted, integer(1)) if number.spec.people else counted
+    by_group = rows.group_by([*person, "group"]).aggregate(**of_groups)
+    for place, number in enumerate(numbers):
+        found = cast(by_group[f"n{place}"], "int64")
+        counted = ibis.least(found, integer(number.most))
+        match number.what:
+            case "largest code":
+                total = found.max()
+            case "smallest code":
+                total = found.min()
+            case "groups":
+                total = ibis.ifelse(found > integer(0), integer(1), integer(0)).sum()
+            case "rows":
+                total = counted.sum()
+            case "squares":
+                total = (counted * counted).sum()
+        if not number.what.endswith("code"):
+            total = ibis.ifelse(total > integer(0), total, ibis.null("int64"))
+        of_people[number.name(place)] = cast(total, "int64")
+    return by_group.group_by(person).aggregate(**of_people).drop(*person)
 
 
 def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Table:

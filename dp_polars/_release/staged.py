@@ -1,0 +1,446 @@
+"""Releases in two stages: contribution limits and clipping bounds are found first, by what one guarantee pays for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, claim_on
+from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, Unit, exact
+from dp_polars._bins.binning import OneCode
+from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
+from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Product, Work
+from dp_polars._release.protection import Limits, Protection
+from dp_polars._release.request import Ask, Line, Request, asked_in, under
+from dp_polars._statistics.averages import Share
+from dp_polars._statistics.limits import LimitChoice, What
+from dp_polars._statistics.measures import BETA, Clipped, Measure, SumOfPeople, ValueCounts
+from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.guarantees import UnitTaken
+    from dp_polars._release.contract import Engine
+
+# What each choice has of the loss of its outputs, where a larger part is not needed.
+_SMALLEST_PART = Fraction(1, 50)
+# The most that all choices together have of the whole loss.
+_LARGEST_PART = Fraction(1, 5)
+_ROOT_OF_2_BY_PI = Fraction("0.797884560802865")
+_SIZES = bounds_up_to(Fraction(1, 1000), Fraction(10) ** 12)
+_BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _SIZES), "upper": _SIZES}
+
+#: The limit at which errors are shown, and units compared, before a limit is found.
+REFERENCE = 5
+
+_OWN_LOSS = (
+    "{} must have no loss of its own where {} is left out: a part of one guarantee finds it before the answers are "
+    "drawn.\n\nHint: leave epsilon, rho and within out, and share one guarantee: query.scaled_to(epsilon=1, "
+    "delta=1e-6). Or {}."
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """One limit, or clipping bound, that was found privately."""
+
+    what: What
+    outputs: tuple[str, ...]  # the outputs that it serves
+    value: Fraction
+    people: int  # how many people are beyond it, with noise
+    bound: int  # how far that number may be off, with probability 0.95
+
+    @property
+    def name(self) -> str:
+        """What was found, and of which outputs."""
+        return f"{self.what} of {', '.join(self.outputs)}"
+
+    def __str__(self) -> str:
+        low, high = max(self.people - self.bound, 0), max(self.people + self.bound, 0)
+        beyond = "people are below it" if self.what == "lower" else "people are beyond it"
+        return f"{self.name}: {exact(self.value)} ({low:,} to {high:,} {beyond})"
+
+
+class FoundLimits(tuple[Found, ...]):
+    """What a release has found privately: limits and clipping bounds, one after the other."""
+
+    __slots__ = ()
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The contribution limits by name: of several that were found for different outputs, the largest."""
+        found: dict[str, int] = {}
+        for one in self:
+            if one.what not in ("lower", "upper"):
+                found[one.what] = max(int(one.value), found.get(one.what, 0))
+        return found
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+def limit_needed(protection: Protection, query: HistogramQuery, groups: int) -> What | None:
+    """Return which contribution limit a statistic needs that is left out; None: none."""
+    if protection.unit is None or protection.max_rows is not None:
+        return None
+    by_norm = query.weighs_people
+    if by_norm and protection.max_norm is not None:
+        return None
+    if query.counts_people and query.limits_people:
+        is_given = protection.max_groups is not None or groups == 1
+        return "max_groups" if not is_given and "max_groups" in protection.left_out else None
+    in_groups = groups == 1 or protection.max_groups is not None or "max_groups" not in protection.left_out
+    if query.counts_people and query.fixed_size == 1 and in_groups:  # a person counts once in each group
+        return None
+    if protection.max_rows_per_group is not None and in_groups:
+        return None
+    name: What = "max_norm" if by_norm else "max_rows"
+    return name if name in protection.left_out else None
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Outputs of the same contributing rows and kind of counting, which share what is found."""
+
+    what: What
+    asks: tuple[int, ...]
+
+
+def request_of(
+    pipeline: Any,  # noqa: ANN401
+    keys: pl.DataFrame | None,
+    asks: Iterable[Ask[HistogramQuery]],
+    unit: Unit,
+    engine: Engine[Any] | None,
+) -> Request:
+    """Return the request of these outputs; in two stages where limits or clipping bounds are left out."""
+    asks = tuple(asks)
+    groups = 1 if keys is None else keys.height
+    protection = pipeline.protection
+    needed = [limit_needed(protection, ask.query, groups) for ask in asks]
+    for ask in asks:
+        is_open = ask.query.claim._is_open and ask.within is None
+        if not is_open and ask.query.finds:
+            bounds = " and ".join(ask.query.finds)
+            raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", bounds, f"give {bounds}"))
+    may_find = all(ask.query.claim._is_open and ask.within is None for ask in asks)
+    if not may_find or not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
+        return Request.of(pipeline, keys, asks, unit, engine)
+    return StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in asks], needed, unit)
+
+
+@dataclass(frozen=True)
+class StagedRequest(Request):
+    """Answers whose limits or clipping bounds are found before they are drawn.
+
+    The losses of both stages are fixed before. The noise of an answer follows from what was found, so its claim holds
+    whatever that is: `docs/proofs/limits.md`.
+    """
+
+    sets: tuple[_Set, ...] = field(default=(), kw_only=True)
+    choices: tuple[Ask[LimitChoice], ...] = field(default=(), kw_only=True)
+    limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict, kw_only=True)  # by output
+    # Which part of the loss of its outputs each choice has, and should have.
+    parts: tuple[Fraction, ...] = field(default=(), kw_only=True)
+    wanted: tuple[Fraction, ...] = field(default=(), kw_only=True)
+    found: tuple[Found, ...] = field(default=(), kw_only=True)
+    planned: Self | None = field(default=None, kw_only=True)  # what was charged, of a request with what was found
+
+    @classmethod
+    def in_stages(
+        cls,
+        pipeline: Any,  # noqa: ANN401
+        keys: pl.DataFrame | None,
+        asks: Sequence[Ask[HistogramQuery]],
+        needed: Sequence[What | None],
+        unit: Unit,
+    ) -> Self:
+        if isinstance(keys, Product):
+            msg = "limits must be given for a cube with tables."
+            raise TypeError(msg)
+        of: dict[tuple[object, ...], list[int]] = {}
+        for place, (ask, limit) in enumerate(zip(asks, needed, strict=True)):
+            if limit is not None:
+                of.setdefault((limit, *_rows_of(ask)), []).append(place)
+            column = [one.meta.undo_aliases().meta.serialize() for one in ask.columns]
+            for what in ask.query.finds:
+                of.setdefault((what, *column), []).append(place)
+        sets = tuple(_Set(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
+        request = cls(pipeline, keys, tuple(asks), sets=sets)
+        limits: dict[str, dict[str, int]]
+        limits = {ask.name: {limit: REFERENCE} for ask, limit in zip(asks, needed, strict=True) if limit is not None}
+        request = replace(request, limits=limits)
+        request = replace(request, asks=tuple(request._bounded(ask) for ask in asks))
+        choices = tuple(request._choice(one, unit) for one in sets)
+        return replace(request, choices=choices).with_parts((_SMALLEST_PART,) * len(sets))
+
+    # --- What is charged --------------------------------------------------------------------------------------------
+
+    @property
+    def every(self) -> tuple[Ask[Any], ...]:
+        return *self.choices, *self.asks
+
+    @cached_property
+    def charged(self) -> tuple[tuple[str, Claim], ...]:
+        if self.planned is not None:
+            return self.planned.charged
+        found = ((str(ask), ask.query.claim) for ask in self.choices)
+        return *found, *((str(ask), self._worst(ask)) for ask in self.asks)
+
+    def _worst(self, ask: Ask[HistogramQuery]) -> Claim:
+        """Return the claim of what may be found that costs most in the other unit; in its own, all cost the same."""
+        claim, query = ask.query.claim, ask.query
+        if claim._is_open or not claim._has_epsilon:
+            return claim
+        other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+        asks = [ask]
+        if query.finds and isinstance(query, Clipped):  # bounds of both signs may cost more: most where they are alike
+            reach = max([abs(end) for end in (query.lower, query.upper)])
+            lower, upper = (sign * reach if name in query.finds else end for name, sign, end in _ends_of(query))
+            asks += [replace(ask, query=replace(query, lower=lower, upper=upper))] if lower < upper else []
+        protections = [self.protection_of(ask)]
+        for limit in self.limits.get(ask.name, ()):
+            choices = zip(self.sets, self.choices, strict=True)
+            of_ask = (one for of, one in choices if of.what == limit and ask.name in map(self._name_at, of.asks))
+            protections = [self.protection.with_limits(**{limit: int(one)}) for one in next(of_ask).query.values]
+        claims = (under(protection, one, self.groups).claim for protection in protections for one in asks)
+        return max(claims, key=lambda one: one.cost(other))
+
+    def _name_at(self, place: int) -> str:
+        return self.asks[place].name
+
+    def typed(self, engine: Engine[Any] | None) -> list[tuple[Ask[Any], Columns]]:
+        return [*((ask, ()) for ask in self.choices), *super().typed(engine)]
+
+    def with_asks(self, asks: Iterable[Ask[Any]], taken: UnitTaken | None = None) -> Self:
+        every = tuple(asks)
+        number = len(self.choices)
+        request = replace(self, choices=every[:number], asks=every[number:], taken=taken, found=(), planned=None)
+        return request if any(ask.query.claim._is_open for ask in every) else request._ruled()
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the parts of the loss that the choices have are those that they should have."""
+        return self.wanted == self.parts
+
+    def with_parts(self, parts: tuple[Fraction, ...]) -> Self:
+        """Return the request, nothing of which has a loss, with the parts of the loss that the choices are to have."""
+        choices = []
+        for of, choice, part in zip(self.sets, self.choices, parts, strict=True):
+            weight = part / (1 - part) * sum(self.asks[place].query.claim._loss_weight or 0 for place in of.asks)
+            choices.append(choice.with_claim(replace(choice.query.claim, _loss_weight=weight)))
+        return replace(self, choices=tuple(choices), parts=parts)
+
+    # --- The rule ---------------------------------------------------------------------------------------------------
+
+    def _choice(self, of: _Set, unit: Unit) -> Ask[LimitChoice]:
+        claim = claim_on(replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=Fraction(1)), "choice")
+        outputs = ", ".join(self.asks[place].name for place in of.asks)
+        is_drawn = of.what in ("max_groups", "max_rows") and not self.asks[of.asks[0]].query.weighs_people
+        choice = LimitChoice(of.what, outputs, is_drawn, claim)
+        choice = choice.under(ONE_RELEASE, self.protection.neighboring_relation)
+        return Ask(f"{of.what} of {outputs}", (), choice)
+
+    def _ruled(self) -> Self:
+        """Return the request with the public numbers of its choices, which follow from the losses."""
+        choices, wanted = [], []
+        for of, choice in zip(self.sets, self.choices, strict=True):
+            query, asks = choice.query, [self.asks[place] for place in of.asks]
+            losses = [ask.query.claim.loss.value for ask in asks]
+            noises = [self._noise(ask, of.what) for ask in asks]
+            noise = sum((loss * one for loss, one in zip(losses, noises, strict=True)), Fraction(0)) / sum(losses)
+            loss, is_pure = query.claim.loss, asks[0].query.claim._has_epsilon
+            widths = [one.query.answer_width() if one.query.is_count else 1 for one in asks]
+            cells = self.groups * max(widths)
+            rule: Rule[Any]
+            if of.what in ("lower", "upper"):
+                rule = bound_rule(loss, noise, _BOUNDS[of.what])
+            else:
+                kind: LimitKind = "linear" if is_pure else "norm" if of.what == "max_norm" else "root"
+                most = self.groups if of.what == "max_groups" else None
+                rule = limit_rule("selection" if query.is_drawn else kind, loss, cells, noise, most)
+            squares = of.what == "max_norm" and not is_pure
+            choices.append(replace(choice, query=replace(query, rule=rule, squares=squares)))
+            whole = Loss(sum(losses) + loss.value, loss.unit)
+            wanted.append(part_of_loss(whole, cells, noise))
+        return replace(self, choices=tuple(choices), wanted=self._within_all(wanted))
+
+    def _within_all(self, parts: Sequence[Fraction]) -> tuple[Fraction, ...]:
+        """Return parts of the losses of outputs, made smaller where all choices would take too much of all of it."""
+        losses = [ask.query.claim.loss.value for ask in self.asks]
+        pairs = zip(self.sets, parts, strict=True)
+        taken = sum(part / (1 - part) * sum(losses[place] for place in of.asks) for of, part in pairs)
+        fits = Fraction(_LARGEST_PART * (1 + sum(losses) / taken))
+        return tuple(part * min(fits, Fraction(1)) for part in parts)
+
+    def _noise(self, ask: Ask[HistogramQuery], what: What) -> Fraction:
+        """Return the expected noise of all groups at a limit of one, in rows or people; of a sum, in its bounds."""
+        limit = what if what not in ("lower", "upper") else next(iter(self.limits.get(ask.name, ())), None)
+        query = ask.query if limit is None else under(self.protection.with_limits(**{limit: 1}), ask, self.groups)
+        one = query.largest if isinstance(query, Measure) else Fraction(1)
+        factor = Fraction(1) if query.claim._has_epsilon else _ROOT_OF_2_BY_PI
+        return self.groups * factor / (query.claim.rate * one)
+
+    # --- Both stages ------------------------------------------------------------------------------------------------
+
+    def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
+        limits = self.limits.get(ask.name)
+        return self.protection if limits is None else self.protection.with_limits(**limits)
+
+    def _bounded(self, ask: Ask[HistogramQuery]) -> Ask[HistogramQuery]:
+        return replace(ask, query=under(self.protection_of(ask), ask, self.groups))
+
+    def bind(self, engine: Engine[Any]) -> Work:
+        work = super().bind(engine)
+        if not self.found:  # whatever is found must be answered, for it is paid for then
+            for end in (0, -1):
+                if all(one.query.rule is not None for one in self.choices):
+                    Request.bind(self._with([one.query.values[end] for one in self.choices], work), engine)
+        return work
+
+    def stage(self, engine: Engine[Any]) -> Work | None:
+        work = super().bind(engine)
+        unit = work.privacy_unit
+        numbers, outputs, specs = list[PersonNumber](), list[Output](), list[HistogramSpec]()
+        of_output = {output.name: output for output in work.outputs}
+        for place, (of, choice) in enumerate(zip(self.sets, self.choices, strict=True)):
+            ask = self.asks[of.asks[0]]
+            output = of_output[ask.name]
+            is_all = not ask.query.weighs_people or _are_all(ask)
+            number = _number(of, choice.query, work.specs[output.specs[0]], self.protection, is_all=is_all)
+            numbers.append(number)
+            if unit is None:
+                spec = number.spec
+            else:
+                column, types = (pl.col(PersonNumber.name(place)),), (pl.Int64(),)
+                spec = HistogramSpec(column, types, choice.query.count_rules()[0], Limits(), people=False)
+            specs.append(spec)
+            outputs.append(Output(choice.name, choice.query, spec.types, (place,)))
+        if unit is None:
+            return Work(None, None, tuple(specs), tuple(outputs), work.rows)
+        if not engine.counts_per_person:
+            msg = "limits must be given here: this engine can't count the rows of each person."
+            raise TypeError(msg)
+        per_person = PerPerson(unit, self.keys if work.keys is None else work.keys, numbers=tuple(numbers))  # type: ignore[arg-type]
+        return Work(None, None, tuple(specs), tuple(outputs), work.rows, per_person)
+
+    def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> StagedRequest:
+        columns = found.get_columns()
+        every = [
+            Found(
+                choice.query.what,
+                tuple(self.asks[place].name for place in of.asks),
+                choice.query.values[int(columns[2 * number].item())],
+                int(columns[2 * number + 1].item()),
+                choice.query.people_bound(BETA),
+            )
+            for number, (of, choice) in enumerate(zip(self.sets, self.choices, strict=True))
+        ]
+        return replace(self._with([one.value for one in every], work), found=tuple(every), planned=self)
+
+    def _with(self, found: Sequence[Fraction], work: Work | KeyWork) -> Self:
+        """Return the request with what was found in the place of what was left out."""
+        types = {output.name: output.types for output in work.outputs} if isinstance(work, Work) else {}
+        limits = {name: dict(of) for name, of in self.limits.items()}
+        ends: dict[str, dict[str, Fraction]] = {}
+        for of, value in zip(self.sets, found, strict=True):
+            for place in of.asks:
+                name = self.asks[place].name
+                if of.what in ("lower", "upper"):
+                    ends.setdefault(name, {})[of.what] = value
+                else:
+                    limits[name] = {of.what: int(value)}
+        asks = []
+        for ask in self.asks:
+            query = ask.query
+            if ask.name in ends and isinstance(query, Clipped):
+                bounds, (column,) = ends[ask.name], types[ask.name]
+                lower, upper = bounds.get("lower", query.lower), bounds.get("upper", query.upper)
+                query = query.with_bounds(column, lower, upper)
+            asks.append(replace(ask, query=query))
+        request = replace(self, limits=limits)
+        return replace(request, asks=tuple(request._bounded(ask) for ask in asks))
+
+    # --- Words ------------------------------------------------------------------------------------------------------
+
+    def _lines(self, engine: Engine[Any] | None) -> list[Line[HistogramQuery]]:
+        lines = []
+        for ask, types in self.typed(engine):
+            if isinstance(ask.query, LimitChoice):
+                lines.append(Line(self._explained(ask) | self._of_choice(ask), ask))
+            else:
+                lines.append(Line(self._explained(ask) | self._errors(ask, types), ask, types))
+        return lines
+
+    def _of_choice(self, ask: Ask[LimitChoice]) -> dict[str, object]:
+        query = ask.query
+        notes = []
+        found = next((one for one in self.found if one.name == ask.name), None)
+        if found is not None:
+            notes.append(f"Found {found}.")
+        elif query.claim._is_open:
+            notes.append("Found before the answers, by a part of the loss: 2 to 25 %.")
+        else:
+            notes.append("Found before the answers are drawn.")
+        error = None if query.claim._is_open else query.error(query.size_of() or 1, BETA)
+        return {
+            "error_95": error,
+            "error_unit": "people",
+            "candidates": query.size_of(),
+            "groups": 1,
+            "note": " ".join(notes),
+        }
+
+    def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
+        errors = super()._errors(ask, types)
+        if self.found:
+            return errors
+        if ask.query.finds:
+            errors["error_95"] = None
+            errors["note"] = f"Its clipping bounds are found first, so no error is known. {errors['note']}"
+        elif ask.name in self.limits:
+            ((limit, value),) = self.limits[ask.name].items()
+            errors["note"] = f"error_95 is at {limit}={value}; the limit is found first. {errors['note']}"
+        return errors
+
+
+def _ends_of(query: Clipped) -> Iterator[tuple[str, int, Fraction]]:
+    """Yield the names of clipping bounds, their usual signs, and the bounds."""
+    yield from (("lower", -1, query.lower), ("upper", 1, query.upper))
+
+
+def _rows_of(ask: Ask[HistogramQuery]) -> tuple[object, ...]:
+    """Return what tells outputs of other contributing rows apart. Those whose rows are drawn share one choice."""
+    is_drawn = not ask.query.weighs_people
+    by_name = ask.query.claim.mechanism if not is_drawn and ask.query.claim._is_asked else ""
+    if is_drawn or _are_all(ask):
+        return "all rows", is_drawn, by_name
+    column = tuple(one.meta.undo_aliases().meta.serialize() for one in ask.columns)
+    return *column, getattr(ask.query, "counted", "") == "nulls", ask.query.counts_people, by_name
+
+
+def _are_all(ask: Ask[HistogramQuery]) -> bool:
+    """Return whether all rows may contribute to an output: those without a value are taken to be few."""
+    is_plain = not ask.filtered and not isinstance(ask.query, (Share, ValueCounts, SumOfPeople))
+    return is_plain and getattr(ask.query, "counted", "") not in ("nulls", "people" if ask.columns else "")
+
+
+def _number(
+    of: _Set, choice: LimitChoice, spec: HistogramSpec, protection: Protection, *, is_all: bool
+) -> PersonNumber:
+    """Return which number of a person decides."""
+    plain = replace(spec, limits=Limits(), weight=None, bits=0)
+    if choice.is_bound:
+        codes = CountRule(choice.of_rows(spec.types[0]))
+        largest = "smallest code" if of.what == "lower" else "largest code"
+        return PersonNumber(replace(plain, rule=codes, people=False), largest)  # type: ignore[arg-type]
+    plain = replace(plain, rule=CountRule(spec.binning))
+    if is_all:
+        plain = HistogramSpec((), (), CountRule(OneCode()), Limits(), people=False)
+    if of.what in ("max_groups", "max_rows"):
+        return PersonNumber(plain, "groups" if of.what == "max_groups" else "rows")
+    return PersonNumber(plain, "squares" if choice.squares else "rows", protection.max_rows_per_group)

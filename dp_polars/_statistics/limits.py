@@ -1,0 +1,115 @@
+"""Contribution limits and clipping bounds that are found privately: `docs/proofs/limits.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Loss, NeighboringRelation
+from dp_polars._base.numbers import Ints, system_rng
+from dp_polars._bins.binning import Beyond
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.limit_rule import Rule
+from dp_polars._mechanisms.noise import add_noise, noise_bound, noise_of
+from dp_polars._mechanisms.racing import LAWS, error_bound
+from dp_polars._mechanisms.selection import best_rows
+from dp_polars._statistics.statistic import CountRule, HistogramQuery
+
+# The rate of the noise on the number of people, as a part of that of the choice.
+_OF_PEOPLE = Fraction(1, 4)
+#: What may be found: limits by the names of their arguments, and ends of clipping bounds.
+What = Literal["max_groups", "max_norm", "max_rows", "lower", "upper"]
+
+
+@dataclass(frozen=True)
+class LimitChoice(HistogramQuery):
+    """The choice of a limit, or of one clipping bound, and how many people are beyond it.
+
+    The scores are those of a `Rule`, whose range is R. A quarter of a range more pays for discrete Laplace noise at
+    a quarter of the choice's rate, on the number of people beyond what was chosen: `docs/proofs/limits.md`.
+    """
+
+    what: What
+    of: str  # the outputs that it serves, for people
+    is_drawn: bool  # whether these draw a person's rows, or groups
+    claim: Claim
+    squares: bool = False  # whether a person's number is a sum of squares, of which a candidate is the root
+    rule: Rule[Any] | None = None  # None: the loss is not known yet
+    fixed_type: ClassVar[pl.DataType] = pl.Int64()
+
+    @property
+    def is_bound(self) -> bool:
+        return self.what in ("lower", "upper")
+
+    @property
+    def _known(self) -> Rule[Any]:
+        assert self.rule is not None, "a release has a loss"
+        return self.rule
+
+    @property
+    def values(self) -> tuple[Fraction, ...]:
+        """What may be found."""
+        return tuple(map(Fraction, self._known.candidates))
+
+    def of_rows(self, column: pl.DataType) -> Beyond:
+        """Return which numbers that are counted the values of a column are beyond."""
+        return Beyond(tuple(sorted(map(Fraction, self._known.counted))), column, closed=self.what == "lower")
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        return (2 if self.is_drawn or self.is_bound else 1) + _OF_PEOPLE
+
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
+        counted = self._known.counted
+        if self.is_bound:  # how many are passed is a person's number
+            ends = tuple(map(Fraction, range(len(counted))))
+        else:
+            ends = tuple(Fraction(one) ** (2 if self.squares else 1) for one in counted)
+        return (CountRule(Beyond(ends, pl.Int64())),)
+
+    def size_of(self, *columns: pl.DataType) -> int | None:  # noqa: ARG002
+        return None if self.rule is None else len(self.rule.candidates)
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
+        return pl.Int64()
+
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
+        return pl.Int64(), pl.Int64()
+
+    def beyond(self, histogram: Histogram) -> Ints:
+        """Return how many people are beyond each number that is counted."""
+        passed = np.zeros(len(self._known.counted) + 1, np.int64)
+        passed[histogram.codes] = histogram.weights
+        if self.what == "lower":  # the smallest codes are furthest beyond
+            passed = passed[::-1]
+        numbers: Ints = np.cumsum(passed[::-1])[::-1][1:]
+        return numbers
+
+    @property
+    def noise(self) -> Claim:
+        """The claim of the noise on the number of people."""
+        loss = Loss(self.claim.rate * _OF_PEOPLE, "epsilon")
+        return replace(self.claim, loss=loss, mechanism="discrete_laplace", score_range=Fraction(1))
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:  # noqa: ARG002
+        (histogram,) = histograms
+        rule, beyond = self._known, self.beyond(histogram)
+        lengths, law = np.array([len(rule.candidates)]), LAWS[self.claim.mechanism]
+        chosen = best_rows(rule.scores(beyond), lengths, self.claim.rate, law, system_rng())
+        people = beyond[len(beyond) - len(rule.candidates) :][chosen]
+        return pl.Series(chosen), pl.Series(add_noise(people, noise_of(self.noise, 1)))
+
+    def people_bound(self, beta: float) -> int:
+        """Return how far the number of people may be off."""
+        return noise_bound(self.noise, beta)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        return float(error_bound(size, beta, self.claim))
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.of}, found privately"

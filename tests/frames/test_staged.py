@@ -1,0 +1,355 @@
+"""Limits and clipping bounds that are found before the answers, under one guarantee."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from flint import arb, ctx
+
+import dp_polars as dpp
+from dp_polars._accounting.terms import Loss
+from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._release.staged import FoundLimits, StagedRequest
+from tests.helpers.reference import law
+from tests.helpers.refusals import refusals
+from tests.registry import RELATIONS
+
+KEYS = {"g": ["A", "B", "C"]}
+
+
+def visits(people=400, seed=1):
+    rng = np.random.default_rng(seed)
+    rows = np.minimum(rng.geometric(0.3, people), 40)
+    number = int(rows.sum())
+    return pl.DataFrame(
+        {
+            "p": np.repeat(np.arange(people), rows),
+            "g": rng.choice(["A", "B", "C", "unlisted"], number, p=[0.4, 0.3, 0.2, 0.1]),
+            "days": rng.integers(-3, 60, number),
+            "cost": rng.lognormal(5, 1, number),
+            "kind": rng.choice(["x", "y"], number),
+        }
+    )
+
+
+def report(private):
+    return private.group_by(KEYS).agg(
+        people=dpp.n_people(),
+        rows=dpp.len(),
+        top=pl.col("kind").dp.mode(["x", "y"]),
+        days=pl.col("days").dp.sum(),
+        cost=pl.col("cost").dp.mean(),
+        half=pl.col("days").dp.median(range(-3, 61)),
+    )
+
+
+# --- The choice -------------------------------------------------------------------------------------------------------
+
+
+def choices_of(query):
+    request = query._planned
+    assert isinstance(request, StagedRequest)
+    return [ask.query for ask in request.choices]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_one_person_moves_all_scores_by_no_more_than_their_range(relation, unit):
+    """Brute force: people who are beyond any number of candidates come, go, or take each other's places."""
+    query = report(visits().dp.protect("p", neighboring_relation=relation)).scaled_to(**{unit: 1})
+    for choice in choices_of(query):
+        size = len(choice.rule.counted)
+
+        def scores(codes, choice=choice, size=size):
+            passed = np.bincount(codes, minlength=size + 1) if codes else np.zeros(size + 1, np.int64)
+            there = np.flatnonzero(passed)
+            histogram = Histogram(there, passed[there], np.array([len(there)]))
+            return choice.rule.scores(choice.beyond(histogram))
+
+        people = [*range(20)] * 3 if size >= 20 else [*range(size + 1)] * 30
+        codes = [0, 1, min(3, size), size // 2, size - 1, size]
+        for one, other in itertools.product(codes, codes):
+            moved = scores([*people, one]) - scores([*people, other] if relation == "replace_one" else people)
+            assert moved.max() - moved.min() <= choice.rule.score_range
+            assert choice.rule.at_median or moved.min() >= 0 or moved.max() <= 0
+
+
+def log_ratios(choice, before, after):
+    """The largest difference of logarithms, and the divergence of order 2, of a choice and its number of people."""
+    rate = choice.claim.rate
+    mechanism = {"exponential": "exponential", "permute_and_flip": "permute_and_flip"}[choice.claim.mechanism]
+    laws = [law(choice.rule.scores(np.array(of)).tolist(), rate=rate, mechanism=mechanism) for of in (before, after)]
+    with ctx.workprec(200):
+        noise = arb(rate.numerator) / rate.denominator / 4
+        worst = max(abs((one / two).log()) for one, two in zip(*laws, strict=True))
+        # Both orders of the divergence; the noise moves by one at most, whatever is chosen.
+        of_choice = max(
+            sum((one * one / two for one, two in zip(*pair, strict=True)), arb(0)).log() for pair in (laws, laws[::-1])
+        )
+        q = (-noise).exp()
+        at = lambda x: (1 - q) / (1 + q) * q ** abs(x)  # noqa: E731
+        of_noise = sum((at(x) ** 2 / at(x - 1) for x in range(-4000, 4001)), arb(0)).log()
+        return worst + noise, of_choice + of_noise
+
+
+@pytest.mark.parametrize(("unit", "value"), [("epsilon", 1), ("epsilon", Fraction(1, 10)), ("rho", Fraction(1, 50))])
+def test_a_choice_and_its_number_of_people_cost_what_is_charged(unit, value):
+    """Against exact laws: their largest ratio is at most epsilon, their divergence of order 2 at most 2·rho."""
+    query = report(visits().dp.protect("p")).scaled_to(**{unit: value})
+    for choice in choices_of(query):
+        size, targets = len(choice.rule.counted), choice.rule.targets
+        for base in (0, 2, int(max(targets)) + 3):
+            before = np.full(size, base)
+            for beyond in (1, size // 2, size):
+                after = before.copy()
+                after[:beyond] += 1
+                ratio, divergence = log_ratios(choice, before, after)
+                assert divergence <= 2 * float(choice.claim.cost("rho")) * (1 + 1e-12)
+                if unit == "epsilon":
+                    assert ratio <= float(choice.claim.loss.value) * (1 + 1e-12)
+
+
+def test_choices_are_drawn_by_their_law():
+    query = visits().dp.protect("p").agg(dpp.len()).scaled_to(epsilon=2)
+    (choice,) = choices_of(query)
+    size, rng = len(choice.rule.counted), np.random.default_rng(0)
+    passed = rng.integers(0, 6, size + 1)
+    there = np.flatnonzero(passed)
+    histogram = Histogram(there, passed[there], np.array([len(there)]))
+    beyond = choice.beyond(histogram)
+    assert beyond.tolist() == [int(passed[place + 1 :].sum()) for place in range(size)]
+    expected = np.array(
+        [
+            float(one)
+            for one in law(choice.rule.scores(beyond).tolist(), rate=choice.claim.rate, mechanism="permute_and_flip")
+        ]
+    )
+    draws = 6000
+    drawn = [choice.drawn([histogram]) for _ in range(draws)]
+    counts = np.bincount([int(one.item()) for one, _ in drawn], minlength=len(expected))
+    # Four deviations, of each.
+    assert (abs(counts - draws * expected) <= 4 * np.sqrt(draws * expected * (1 - expected)) + 4).all()
+    off = np.array([people.item() - beyond[int(place.item())] for place, people in drawn])
+    assert np.mean(abs(off) > choice.people_bound(0.05)) <= 0.06
+    assert abs(off.mean()) <= 4 * off.std() / math.sqrt(draws)
+
+
+# --- What is charged --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("unit", "other"), [("epsilon", "rho"), ("rho", "epsilon")])
+def test_whatever_is_found_costs_no_more_than_is_charged(unit, other, relation):
+    query = report(visits().dp.protect("p", neighboring_relation=relation)).scaled_to(**{unit: 1})
+    request = query._planned
+    charged = dict(request.charged)
+    work = request.bind(PolarsEngine.of(visits().lazy()))
+    values = [choice.query.values for choice in request.choices]
+    whats = [choice.what for choice in choices_of(query)]
+    signs = [*itertools.product((0, 7, -1), repeat=2)]
+    for place in range(max(map(len, values))):
+        low, high = signs[place % len(signs)]
+        places = [{"lower": low, "upper": high}.get(what, place) for what in whats]
+        found = request._with([of[min(at, len(of) - 1)] for at, of in zip(places, values, strict=True)], work)
+        for ask, planned in zip(found.asks, request.asks, strict=True):
+            claim = ask.query.claim
+            assert claim.loss == planned.query.claim.loss
+            if claim._has_epsilon:
+                assert claim.cost(other) <= charged[str(planned)].cost(other)
+
+
+def test_both_stages_are_charged_together_before_a_row_is_read(tmp_path):
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    query = report(visits().dp.protect("p", budget=budget)).scaled_to(epsilon=1, delta=1e-6)
+    assert query.found is None
+    query.release()
+    log = budget.log()
+    assert log.height == len(query._planned.every) == len(query._planned.choices) + 6
+    assert {what.partition(" of ")[0] for what in log["what"].to_list()} >= {"max_norm", "lower", "upper", "max_groups"}
+    with pytest.raises(dpp.BudgetExceededError):
+        query.release()
+    assert budget.log().height == log.height
+
+
+@pytest.mark.parametrize("numbers", [{"epsilon": 1, "delta": 1e-6}, {"epsilon": 1}, {"rho": Fraction(1, 40)}])
+def test_choices_and_answers_cost_the_guarantee_together(numbers):
+    query = report(visits().dp.protect("p")).scaled_to(**numbers)
+    loss = query.loss
+    if len(numbers) == 1:
+        ((unit, value),) = numbers.items()
+        assert loss == Loss(Fraction(value), unit)
+    parts = [choice.claim.loss.value for choice in choices_of(query)]
+    assert 0 < sum(parts) <= loss.value / 3
+    assert sum(claim.cost(loss.unit) for claim in query._planned.claims) == loss.value
+
+
+# --- Releases ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_found_is_what_people_have():
+    """With little noise, what is found is the smallest candidate beyond which hardly anybody is."""
+    rows = visits(2000)
+    query = report(rows.dp.protect("p")).scaled_to(epsilon=10_000)
+    answers = query.release(intervals=True)
+    found = {one.name: one for one in query.found}
+    listed = rows.filter(pl.col("g") != "unlisted")
+    most = listed.group_by("p").len()["len"].max()
+    assert found["max_groups of people"].value >= 2
+    assert most / 2 <= found["max_norm of rows, days, cost"].value <= 2 * most
+    assert -5 <= found["lower of days"].value <= -3
+    assert found["upper of days"].value == 100
+    assert found["lower of cost"].value == 0
+    assert found["upper of cost"].value >= listed["cost"].quantile(0.999)
+    true = (
+        listed.group_by("g")
+        .agg(pl.col("p").n_unique(), pl.len(), pl.col("days").sum(), pl.col("cost").mean())
+        .sort("g")
+    )
+    assert answers["people"].to_list() == true["p"].to_list()
+    assert (answers["rows"] - true["len"]).abs().max() <= 1
+    assert (answers["days"] - true["days"]).abs().max() <= 60
+    assert (answers["cost"] - true["cost"]).abs().max() <= 1
+    assert "people are beyond it" in repr(query.found)
+
+
+def test_limits_that_were_found_hold_for_other_queries():
+    query = report(visits().dp.protect("p")).scaled_to(epsilon=100)
+    with pytest.raises(TypeError, match=r"^found must be what a query has found"):
+        visits().dp.protect("p").with_limits(found=3)
+    query.release()
+    assert isinstance(query.found, FoundLimits)
+    later = visits().dp.protect("p").with_limits(found=query.found)
+    assert later.protection.limits == query.found.limits
+    assert later.group_by(KEYS).agg(dpp.len(epsilon=1)).release().height == 3
+
+
+def test_a_named_data_set_finds_once(tmp_path):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    rows = visits()
+
+    def asked():
+        return report(rows.dp.protect("p", budget=budget, dataset="visits")).scaled_to(epsilon=5)
+
+    first, second = asked(), asked()
+    one = first.release(intervals=True)
+    spent = budget.spent if hasattr(budget, "spent") else budget.remaining
+    two = second.release(intervals=True)
+    assert one.equals(two)
+    assert first.found == second.found
+    assert spent == (budget.spent if hasattr(budget, "spent") else budget.remaining)
+    fresh = asked()
+    fresh.release(ignore_cache=True)
+    assert budget.remaining == 0
+
+
+def test_a_publication_takes_queries_in_stages():
+    private = visits().dp.protect("p")
+    both = dpp.publication(report=report(private), rows=private.agg(n=dpp.len())).scaled_to(epsilon=1, delta=1e-6)
+    released = both.release()
+    assert released["rows"]["n"].len() == 1
+    assert both.queries["report"].found is not None
+    assert both.queries["rows"].found is not None
+
+
+def test_only_limits_that_are_needed_are_found():
+    rows = visits()
+
+    def found(private, **asked):
+        query = private.group_by(KEYS).agg(**asked)
+        request = query._planned
+        return [choice.query.what for choice in request.choices] if isinstance(request, StagedRequest) else []
+
+    assert found(rows.dp.protect("p"), n=dpp.n_people()) == ["max_groups"]
+    assert found(rows.dp.protect("p", max_groups=2), n=dpp.n_people()) == []
+    assert found(rows.dp.protect("p", max_groups=None), n=dpp.n_people()) == []
+    assert found(rows.dp.protect("p", max_rows=4), n=dpp.n_people(), r=dpp.len()) == []
+    assert found(rows.dp.protect("p", max_groups=2), n=dpp.n_people(), r=dpp.len()) == ["max_norm"]
+    assert found(rows.dp.protect("p", max_groups=2, max_rows_per_group=2), r=dpp.len()) == []
+    assert found(rows.dp.protect("p", max_norm=2), r=dpp.len(), s=pl.col("days").dp.sum(0, 9)) == []
+    assert found(rows.dp.protect("p", max_norm=2), s=pl.col("days").dp.sum(lower=0)) == ["upper"]
+    assert found(rows.dp.protect(None), s=pl.col("days").dp.sum()) == ["lower", "upper"]
+    query = rows.dp.protect("p").agg(n=dpp.n_people())
+    assert not isinstance(query._planned, StagedRequest)
+
+
+def test_rows_that_are_people_have_bounds_found():
+    query = (
+        visits()
+        .dp.protect(None)
+        .agg(mean=pl.col("days").dp.mean(), most=pl.col("days").dp.sum())
+        .scaled_to(epsilon=5000)
+    )
+    answer = query.release()
+    assert abs(answer["mean"].item() - visits()["days"].mean()) < 0.1
+    assert [one.what for one in query.found] == ["lower", "upper", "lower", "upper"] or len(query.found) == 2
+
+
+def test_explain_shows_both_stages_and_later_what_was_found():
+    query = report(visits().dp.protect("p"))
+    before = query.explain()
+    assert before["output"].to_list()[:1] == ["max_groups of people"]
+    assert before.filter(pl.col("output") == "cost")["error_95"].to_list() == [None]
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    assert "the limit is found first" in " ".join(scaled.explain()["note"])
+    scaled.release()
+    after = scaled.explain()
+    assert "Found max_norm of rows, days, cost" in " ".join(after["note"])
+    assert after["epsilon"].to_list() == scaled.explain()["epsilon"].to_list()
+    names = [one.name for one in scaled.found]
+    assert names == after["output"].to_list()[: len(names)]
+
+
+def test_statement_report_and_file_have_both_stages(tmp_path):
+    budget = dpp.Budget(epsilon=1, delta=1e-6, name="visits")
+    query = report(visits().dp.protect("p", budget=budget)).scaled_to(epsilon=1, delta=1e-6)
+    query.sink_parquet(tmp_path / "answers.parquet")
+    claim = dpp.read_claim(tmp_path / "answers.parquet")
+    assert "upper of cost" in claim["columns"]
+    assert "max_norm of rows, days, cost" in json.dumps(dpp.statement(budget, [query]).facts)
+    answers = pl.read_parquet(tmp_path / "answers.parquet")
+    page = dpp.report(answers, query, tmp_path / "page.html", name="Visits").read_text("utf-8")
+    assert "upper of cost" in page.replace("\xa0", " ")
+
+
+@refusals(
+    (
+        lambda: visits().dp.protect("p", max_rows=3).agg(pl.col("days").dp.sum(epsilon=1)),
+        ValueError,
+        "^Output 'days' must have no loss of its own where lower and upper is left out",
+    ),
+    (
+        lambda: visits().dp.protect("p", max_rows=3).agg(pl.col("days").dp.sum(lower=0, within=5)),
+        ValueError,
+        "^Output 'days' must have no loss of its own where upper is left out",
+    ),
+    (
+        lambda: visits().dp.protect("p").agg(dpp.len(epsilon=1)),
+        ValueError,
+        "leave its loss out",
+    ),
+    (
+        lambda: visits().select(pl.col("days").dp.sum(epsilon=1)),
+        pl.exceptions.ComputeError,
+        "lower and upper must be given on a plain frame",
+    ),
+    (
+        lambda: pl.col("days").dp.sum(per_person=(0, 9)),
+        TypeError,
+        "^lower and upper must be given with per_person",
+    ),
+    (
+        lambda: report(visits().dp.protect("p")).release(),
+        ValueError,
+        "every output must have a loss",
+    ),
+)
+def test_what_is_refused_is_free(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
