@@ -31,6 +31,7 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows
+from dp_polars._release.staged import StagedRequest
 from dp_polars._statistics.statistic import of_histogram
 
 if TYPE_CHECKING:
@@ -357,6 +358,13 @@ def _unbound_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
             msg = (
                 "query must not be of synthetic rows: what rounds of unknown losses cost several people is not proved, "
                 "and OpenDP's map is for any number.\n\nHint: release the query without OpenDP."
+            )
+            raise TypeError(msg)
+        if isinstance(query._planned, StagedRequest):
+            msg = (
+                "query must be given all limits and clipping bounds: what it loses to several people at once is not "
+                "proved where they are found, and OpenDP's map is for any number.\n\n"
+                "Hint: dp_polars.protect(…, max_rows=9), and sum(0, 100); or release the query without OpenDP."
             )
             raise TypeError(msg)
         unit = query._protection.unit or ()

@@ -29,7 +29,7 @@ from dp_polars._release.contract import Intervals, KeyWork, Presentation, Releas
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.staged import FoundLimits, StagedRequest
+from dp_polars._release.staged import FoundLimits, StagedRequest, refuse_unknown_limits
 from dp_polars._sources.running import on_cpu
 from dp_polars._sources.source import Opened, PrivateRows, WithoutRows, opened_source
 from dp_polars._sources.tables import has_untaken, refuse_untaken
@@ -549,6 +549,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
                 f"{self._asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
             )
             raise TypeError(msg)
+        refuse_unknown_limits(request, "n_rows_dropped")
         if terms.loss_weight is None:
             warn_if_large(terms.loss)
         asked = PeopleRequest.of_cut(request, terms, positive_int("per_person", per_person))

@@ -14,6 +14,7 @@ from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import AnyRequest, Ask, Line, Request
+from dp_polars._release.staged import StagedRequest
 from dp_polars._statistics import measures
 from dp_polars._statistics.measures import RowsCut
 from dp_polars._statistics.statistic import HistogramQuery, KeysThatAreThere
@@ -92,6 +93,8 @@ class PeopleRequest(Request):
     def is_about(self, request: AnyRequest[Any]) -> TypeGuard[Request]:
         """Return whether it counts what another request drops, whatever the losses of that are."""
         bounded = self.bounded
+        if isinstance(request, StagedRequest):  # whose limits another release may find anew
+            return False
         is_same = isinstance(request, Request) and bounded.pipeline is request.pipeline and bounded.keys is request.keys
         return is_same and [ask.name for ask in bounded.asks] == [ask.name for ask in request.asks]
 

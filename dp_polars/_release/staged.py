@@ -16,7 +16,7 @@ from dp_polars._bins.binning import OneCode
 from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Product, Work
 from dp_polars._release.protection import Limits, Protection
-from dp_polars._release.request import Ask, Line, Request, asked_in, under
+from dp_polars._release.request import AnyRequest, Ask, Line, Request, asked_in, under
 from dp_polars._statistics.averages import Share
 from dp_polars._statistics.limits import LimitChoice, What
 from dp_polars._statistics.measures import BETA, Clipped, Measure, SumOfPeople, ValueCounts
@@ -108,6 +108,17 @@ class _Set:
 
     what: What
     asks: tuple[int, ...]
+
+
+def refuse_unknown_limits(request: AnyRequest[Any], call: str) -> None:
+    """Raise where limits or clipping bounds are still to be found, which a release does."""
+    if isinstance(request, StagedRequest) and not request.found:
+        names = ", ".join(ask.name for ask in request.choices)
+        msg = (
+            f"{call} must have all limits and clipping bounds, got a query that finds {names} when it is released.\n\n"
+            "Hint: give them, as in protect(…, max_rows=9) and sum(0, 100); or release the query first."
+        )
+        raise ValueError(msg)
 
 
 def request_of(

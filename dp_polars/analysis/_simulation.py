@@ -25,6 +25,7 @@ from dp_polars._mechanisms.person_weights import UNIT_BITS, rounded
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
+from dp_polars._release.staged import refuse_unknown_limits
 from dp_polars._sources.marks import all_places
 from dp_polars._sources.views import sources_read
 from dp_polars._statistics.averages import Average
@@ -190,6 +191,7 @@ def request_of(query: PrivateQuery) -> Request:
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
+    refuse_unknown_limits(query._request, "query")
     return query._request.cells if isinstance(query._request, CubeRequest) else query._request
 
 

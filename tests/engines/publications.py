@@ -103,6 +103,32 @@ class Publications:
         assert released["by_g"].sort("g")["rows"].to_list() == there["by_g"]["rows"].to_list()
         assert released["cut"]["n_rows_dropped"].item() == there["cut"].item() > 0
 
+    def test_limits_and_clipping_bounds_are_found_as_on_polars(self, tmp_path):
+        """Both stages are charged at once, what was found stays what it is, and a cached release finds it again."""
+
+        def asked(budget=None, dataset=None):
+            private = dpp.protect("p", budget=budget, dataset=dataset)
+            by_g = private.group_by({"g": ["A", "B"]}).agg(
+                people=dpp.n_people(), rows=dpp.len(), years=pl.col("y").dp.sum(), year=pl.col("y").dp.mean()
+            )
+            typical = private.agg(pl.col("y").dp.median(range(2020, 2023)), mode=pl.col("g").dp.mode(["A", "B"]))
+            return dpp.publication(by_g=by_g, typical=typical).scaled_to(epsilon=10**6)
+
+        budget, table = dpp.Budget(epsilon=10**6, path=tmp_path / "ledger.db"), self.table(ROWS)
+        here, there, again = asked(budget, "rows"), asked(), asked(budget, "rows")
+        released, expected = self.release(here, table), there.release(ROWS)
+        assert budget.log()["when"].n_unique() == 1
+        assert budget.remaining == 0
+        for name in ("by_g", "typical"):
+            found = [(one.name, one.value) for one in here.queries[name].found]
+            assert found == [(one.name, one.value) for one in there.queries[name].found]
+        answers = released["by_g"].sort("g")
+        for column in ("people", "rows", "years", "year"):
+            off = (answers[column].cast(pl.Float64) - expected["by_g"][column].cast(pl.Float64)).abs().max()
+            assert off <= expected["by_g"][column].max() / 1000
+        assert self.release(again, table)["by_g"].sort("g").equals(answers)
+        assert again.queries["by_g"].found == here.queries["by_g"].found
+
     def test_what_is_refused_of_one_table_costs_nothing(self):
         budget = dpp.Budget(epsilon=1)
         table, other = self.table(VISITS), self.table(VISITS.drop("month"))

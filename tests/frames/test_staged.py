@@ -17,6 +17,7 @@ from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.staged import FoundLimits, StagedRequest
+from tests.helpers.needs import need
 from tests.helpers.reference import law
 from tests.helpers.refusals import refusals
 from tests.registry import RELATIONS
@@ -353,3 +354,22 @@ def test_statement_report_and_file_have_both_stages(tmp_path):
 def test_what_is_refused_is_free(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_what_needs_limits_says_so_until_they_are_found():
+    query = report(visits().dp.protect("p")).scaled_to(epsilon=50)
+    with pytest.raises(ValueError, match=r"^n_rows_dropped must have all limits and clipping bounds"):
+        query.n_rows_dropped(9, epsilon=1)
+    with pytest.raises(ValueError, match=r"^query must have all limits and clipping bounds"):
+        dpp.analysis.simulate(query, visits())
+    query.release()
+    assert 0 < query.n_rows_dropped(50, epsilon=50).release().item() < visits().height
+    assert dpp.analysis.simulate(query, visits(), allow_private=True).height > 0
+
+
+def test_opendp_takes_no_query_in_stages():
+    need("opendp")
+    from dp_polars import opendp
+
+    with pytest.raises(TypeError, match=r"^query must be given all limits and clipping bounds"):
+        opendp.as_measurement(report(dpp.protect("p")).scaled_to(epsilon=1))

@@ -482,7 +482,8 @@ def test_queries_that_were_not_charged_are_refused():
         VISITS.dp.protect("patient", max_groups=2, max_rows=3).agg(dpp.len(epsilon=1)),
         VISITS.dp.protect("patient", max_groups=2, max_rows=3).agg(people=dpp.n_people(rho=0.125)),
     ):
-        refused(ValueError, f"output '{other._asks[0].name}: .*' .* is not in the ledger", dpp.statement, budget, [other])
+        words = f"output '{other._asks[0].name}: .*' .* is not in the ledger"
+        refused(ValueError, words, dpp.statement, budget, [other])
     with pytest.raises(ValueError, match="must have the privacy unit and the relation of the ledger"):
         dpp.statement(budget, [VISITS.dp.protect(None).agg(dpp.len(epsilon=1))])
     refused(TypeError, "budget must be a Budget, got PrivateQuery", dpp.statement, asked)
