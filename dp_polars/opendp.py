@@ -207,7 +207,7 @@ def make_private_query(
     assert_features()
     private = _at_loss(_unbound(query), positive_loss("loss", loss))
     metric, parts = _metric(private), queries_of(private)
-    asks = [ask for part in parts for ask in part._asks]
+    asks = [ask for part in parts for ask in part._planned.every]
     if input_metric != metric:
         msg = (
             f"input_metric must be {metric}, which is what {parts[0]._protection} means, got {input_metric}.\n\n"
@@ -400,7 +400,7 @@ def _at_loss(query: PrivateQuery | Publication, loss: Fraction) -> PrivateQuery 
         return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
 
     def of_query(one: PrivateQuery) -> PrivateQuery:
-        asks = [ask.with_claim(scaled(ask.query.claim)) for ask in one._asks]
+        asks = [ask.with_claim(scaled(ask.query.claim)) for ask in one._planned.every]
         return PrivateQuery(one._request.with_asks(asks), None, None)
 
     if isinstance(query, Publication):

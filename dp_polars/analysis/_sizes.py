@@ -28,6 +28,7 @@ from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._release.request import Ask
 from dp_polars._statistics.averages import Average
 from dp_polars._statistics.categories import Mode
+from dp_polars._statistics.limits import LimitChoice
 from dp_polars._statistics.measures import BETA, Sum, error_95
 from dp_polars._statistics.statistic import Columns, HistogramQuery
 from dp_polars.analysis._laws import block_probabilities
@@ -285,7 +286,8 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
     request = request_of(query)
     request.refuse_open("query")
     for ask, types in request.typed(query._public_engine):
-        yield ask, types, request.counts(ask.query)
+        if not isinstance(ask.query, LimitChoice):
+            yield ask, types, request.counts(ask.query)
 
 
 def _error(statistic: HistogramQuery, size: int, types: Columns) -> float | None:

@@ -238,3 +238,10 @@ def test_every_statistic_is_rehearsed(name, unit):
     assert one["groups"] == alone["expected_error"].drop_nulls().len()
     if name not in DRAWN:  # from many draws
         assert one["error"] == pytest.approx(alone["expected_error"].mean(), nan_ok=True)
+
+
+def test_limits_that_are_found_have_no_row():
+    by_ward = dpp.protect("patient").group_by({"ward": WARDS})
+    asked = dpp.publication(counts=by_ward.agg(people=dpp.n_people(), stays=dpp.len())).scaled_to(epsilon=1, delta=1e-6)
+    assert analysis.simulate(asked, STAYS)["output"].to_list() == ["people", "stays"]
+    assert analysis.size_needed(asked)["output"].to_list() == ["people", "stays"]

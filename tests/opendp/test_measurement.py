@@ -482,3 +482,11 @@ def test_a_publication_is_one_measurement():
         as_measurement(dpp.publication(one=rows.dp.protect("p").agg(dpp.n_people(epsilon=1))))
     with pytest.raises(TypeError, match="must not be of synthetic rows"):
         as_measurement(dpp.publication(one=private.synthetic({"d": ["a", "b"]}, rho=1)))
+
+
+def test_what_finds_limits_is_refused():
+    """What finds them is charged, too, and for one person alone."""
+    query = dpp.protect("p").group_by({"d": ["a", "b"]}).agg(rows=dpp.len()).scaled_to(epsilon=1, delta=1e-6)
+    for asked in (query, dpp.publication(one=query)):
+        with pytest.raises(TypeError, match="query must be given all limits and clipping bounds"):
+            as_measurement(asked)
