@@ -25,7 +25,7 @@ def crowd(seed, people=40):
             "person": person,
             "g": rng.integers(0, 7, len(person)) % (1 + person % 7),
             "value": pl.Series(rng.integers(0, 6, len(person)) % (1 + person % 6)).replace(3, None),
-            "w": rng.integers(0, 4, len(person)),
+            "w": rng.integers(1, 4, len(person)),
         }
     )
 
@@ -36,9 +36,9 @@ ASKED = {
     "mode of many": dpp.mode("value", range(17), epsilon=1),
     "median": dpp.median("value", range(5), epsilon=1),
     "value_counts": dpp.value_counts("value", range(5), epsilon=1),
-    "len": dpp.len(epsilon=1),
-    "count": dpp.count("value", epsilon=1),
-    "sum": dpp.sum("value", 1, 2, epsilon=1),  # each weighs 1 or 2
+    "median of all": dpp.median("w", range(4), epsilon=1),
+    "mode of rows": dpp.mode("value", range(5), counts="rows", epsilon=1),
+    "weighed rows": dpp.mode("value", range(5), counts=dpp.weights("w", max_weight=3, of="rows"), epsilon=1),
     "weighed": dpp.mode("value", range(5), counts=dpp.weights("w", max_weight=4), epsilon=1),
 }
 
@@ -49,16 +49,16 @@ def under(limits, groups, *names):
     return [(name, Limits(groups=groups) if name in of_groups else limits) for name in names]
 
 
-_ROWS, _GROUPS = ("median", "value_counts", "len", "count", "sum"), ("mode", "weighed")
+_ROWS, _GROUPS = ("median", "value_counts", "median of all", "mode of rows", "weighed rows"), ("mode", "weighed")
 # Each of them is one query's.
 BOUNDS = [
     under(Limits(groups=3, rows_per_group=2, rows=4), 3, *_ROWS, *_GROUPS),
     under(Limits(rows=2), 2, *_ROWS, *_GROUPS),
     under(Limits(groups=2, rows_per_group=3), 2, *_ROWS, *_GROUPS),
     under(Limits(groups=1, rows_per_group=4), 1, *_ROWS, *_GROUPS),
-    under(Limits(rows_per_group=1), None, "median", "value_counts", "sum"),
+    under(Limits(rows_per_group=1), None, "median", "value_counts", "weighed rows"),
 ]
-PEOPLE, LARGEST = ("mode", "mode of many", "value_counts", "weighed"), {"sum": 2, "weighed": 4}
+PEOPLE, LARGEST = ("mode", "mode of many", "value_counts", "weighed"), {"weighed rows": 3, "weighed": 4}
 
 
 def about(asked):

@@ -7,6 +7,7 @@ They need PySpark and Java: see "Set up" in CONTRIBUTING.md. What Spark counts i
 from tests.mutation.mutant import of
 
 _spark = of("spark/test_spark.py", needs="pyspark java")
+_weighing = of("spark/test_weighing.py", needs="pyspark java")
 _conformance = of("spark/test_conformance.py", needs="pyspark java")
 
 MUTANTS = [
@@ -19,6 +20,29 @@ MUTANTS = [
         "a group is divided between two parts", "::test_many_groups_of_many_candidates_are_drawn_in_parts"),
     _spark("_engines/spark/workers:_histogram", "not np.isin(groups, listed).all()", "False",
         "counts of a group without its key go to another group", "::test_a_group_without_its_key_is_not_drawn"),
+    # --- People who count in part
+    _weighing("_engines/spark/weighing:_Columns.scaled_root",
+        'sf.floor(sf.lit(unit) * sf.sqrt(sf.lit(limit) / by.cast("double")))',
+        'sf.ceil(sf.lit(unit) * sf.sqrt(sf.lit(limit) / by.cast("double")))', "a weight in rho is rounded up",
+        "::test_the_arithmetic_of_weights_is_exact"),
+    _weighing("_engines/spark/weighing:with_weights", "Window.partitionBy(*owner)", 'Window.partitionBy(*owner, "group")',
+        "each group has a norm of its own", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:with_weights", "sf.when(is_first, norm).otherwise(long(0))", "norm",
+        "a group counts for a norm once for each of its codes", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:parts_of_people", '(found > 0).cast("long")', "found",
+        "a person counts once for each row among people", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:parts_of_people", "(rows_of[one.number], one.spec.people, one.spec.weight)",
+        "(rows_of[one.number], one.spec.people)", "a number has the limits of another one",
+        "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:parts_of_people", "sf.when(one.contributes, long(1))", "long(1)",
+        "rows without a value count", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:parts_of_people",
+        'part_of(part, sf.col(f"weight of {number_of[one.number]}"), one.spec.bits, _OF)',
+        "part * long(1 << one.spec.bits)", "everybody counts in full", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:parts_of_people", 'sf.when(sf.col(rows_of[one.number]) > 0, part)', "part",
+        "who has no row in a group adds the least total", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:_total", "one.of_total(sf.col(sum_of[one.number]))", "sf.col(sum_of[one.number])",
+        "a person's total is not clipped", "-k weighed_numbers_are_those"),
     # --- What is drawn, and what is shown
     _conformance("_engines/spark/workers:_draw", "np.flatnonzero(specs == spec)", "np.flatnonzero(specs != MARKER)",
         "an output is drawn from the counts of all outputs", "-k huge_loss"),

@@ -11,6 +11,7 @@ _bounds = of("sql/test_counting.py::test_a_person_changes_the_histogram_by_no_mo
 _duck_db = of("sql/test_conformance.py::TestDuckDB", needs="ibis")
 _arithmetic = of("sql/test_arithmetic.py", needs="ibis")
 _people = of("sql/test_people.py", needs="ibis")
+_weights = of("sql/test_weights.py", needs="ibis")
 _public_values = of("sql/test_public_values.py", needs="ibis")
 _gate = of("sql/test_gate.py", needs="ibis")
 
@@ -72,6 +73,31 @@ MUTANTS = [
     _counting("_engines/sql/arithmetic:total_of", "ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends)))",
         "weights_of(numbers.sum())", "a sum that leaves 64 bits tells of the rows by an error",
         "::test_sums_beyond_64_bits_are_clamped"),
+    # --- People who count in part
+    _weights("_engines/sql/weighing:Columns.scaled_root", "(floating(unit) * root).floor()",
+        "(floating(unit) * root).ceil()", "a weight in rho is rounded up",
+        "::test_weights_are_those_of_the_reference -k duckdb"),
+    _weights("_engines/sql/weighing:_Kind.number", "integer(1)", "found[self.rows]",
+        "a person counts once for each row among people", "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing.sums", "code in (None, self.code)", "True",
+        "rows without a value count", "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing.presence", "spec.row_weight or not spec.people", "spec.row_weight",
+        "of a person's rows in a group one counts, beside what is chosen", "-k 'beside_what_is_chosen and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing._with_weights",
+        'any_of(weights[i].is_beyond(people[f"norm{i}"], self.of) for i in norms)', "ibis.literal(value=False)",
+        "who is beyond the norm counts in full", "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing._with_weights", "pairs.group_by(person).aggregate(**sums)",
+        'pairs.group_by([*person, "group"]).aggregate(**sums).drop("group")', "each group has a norm of its own",
+        "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing.cells", 'pairs[f"weight{i}"] < integer(UNIT)',
+        'pairs[f"weight{i}"] < integer(0)', "codes of who is beyond the limits count in full",
+        "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing._part", "within(total, *spec.clamping.of_person)", "total",
+        "a person's total is not clipped", "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:Weighing._part", "weight == integer(UNIT)", "weight >= integer(0)",
+        "everybody counts in full", "-k 'numbers_are_those_of_polars and duckdb'"),
+    _weights("_engines/sql/weighing:_with_more", "ibis.coalesce(joined[name], otherwise)", "joined[name]",
+        "who is within the limits counts for nothing", "-k 'numbers_are_those_of_polars and duckdb'"),
     # --- People of several columns
     _duck_db("_engines/sql/rows:people_of", "enumerate(unit)", "enumerate(unit[:1])",
         "people who differ in one column are one", "::test_people_of_several_columns_differ_in_one_of_them"),

@@ -10,7 +10,7 @@ import dp_polars as dpp
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
-from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
+from tests.engines.orders import BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
 from tests.helpers.runs import histograms_by, release_by
 from tests.sql.tools import MARKS, histograms_of, need_ibis
 
@@ -49,12 +49,13 @@ def bounded(table, asked, secret=2**62 + 5, **words):
 
 # One row of a person in each group, which DuckDB takes by a race.
 ONE_ROW = [(asked, Limits(groups=2)) for asked in ("mode", "mode of many")]
-ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in ("median", "len", "count", "sum")]
+OF_ROWS = ("median", "median of all", "mode of rows", "weighed rows")
+ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in OF_ROWS]
 
 SIDE_BY_SIDE = {"_MOST_WINNERS": 100}
 
 # Several rows of a person in a group, which are a list in DuckDB.
-SEVERAL = [(asked, Limits(groups=2, rows_per_group=3)) for asked in ("median", "len", "count")]
+SEVERAL = [(asked, Limits(groups=2, rows_per_group=3)) for asked in OF_ROWS[:3]]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, toget
         assert lost.height > 0
         if asked in PEOPLE:
             assert lost["lost"].max() == LARGEST.get(asked, 1)
-        assert not one.equals(third) or asked == "len"
+        assert not one.equals(third)
 
 
 # Numbers of groups and rows that are equal for many of one owner.
@@ -142,14 +143,20 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
 
 def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine, monkeypatch):
     """By windows, by races in each group, and by what lies side by side; for people, who alone need no winner, too."""
-    table, together = engine.table(crowd(4)), [*ONE_ROW[:2], *ONE_ROW[3:5]]  # in which nothing depends on who wins
+    table, together = engine.table(crowd(4)), [*ONE_ROW[:2], *ONE_ROW[3:5]]
+
+    def of_groups(histograms):
+        """What does not depend on who wins: of rows, how many there are in each group."""
+        of_rows = (one.group_by("group", maintain_order=True).agg(pl.col("count").sum()) for one in histograms[2:])
+        return [*histograms[:2], *of_rows]
+
     found = {}
     for of, asked in (("all", together), ("people", together[:2])):
         for way, most in (("pairs", -1), ("side by side", 100)):
             monkeypatch.setattr(bounding, "_MOST_WINNERS", most)
-            found[of, way] = bounded(table, asked)
+            found[of, way] = of_groups(bounded(table, asked))
     monkeypatch.setattr(counting, "is_one_row_a_group", lambda *_: False)
-    expected = bounded(table, together)
+    expected = of_groups(bounded(table, together))
     assert all(one["count"].sum() > 0 for one in expected)
     for (of, way), histograms in found.items():
         for one, other in zip(histograms, expected, strict=False):
@@ -186,28 +193,29 @@ def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits,
     """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""
     monkeypatch.setattr(bounding, "_MOST_SAID", bits)
     TESTED[engine.name].written.clear()
-    frame = crowd(4)
-    found = bounded(engine.table(frame), [("len", limits), ("count", limits), ("median", limits)])
-    for one, rows in zip(found, (frame, *[frame.drop_nulls("value")] * 2), strict=True):
+    frame, asked = crowd(4), ("median of all", "mode of rows", "median")
+    found = bounded(engine.table(frame), [(one, limits) for one in asked])
+    for one, rows in zip(found, (frame, frame.filter(pl.col("value") < 5), frame.drop_nulls("value")), strict=True):
         pairs = rows.filter(pl.col("g") < 5).group_by("person", "g").len()
         pairs = pairs.with_columns(pl.col("len").clip(upper_bound=limits.rows_per_group or 30))
         people = pairs.group_by("person").agg(pl.col("len").sum())["len"].clip(upper_bound=limits.rows or 1000)
         assert one["count"].sum() == people.sum()
 
 
-@pytest.mark.parametrize("asked", ["mode", "len"])
+@pytest.mark.parametrize("asked", [dpp.mode("value", range(5), epsilon=1), dpp.len(epsilon=1)], ids=["mode", "len"])
 def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     """A statement that read them twice, for who has too much and for what is counted, would see two samples."""
     frame = pl.DataFrame({"person": [i // 40 for i in range(20_000)], "g": [i % 40 for i in range(20_000)]})
     frame = frame.with_columns(value=pl.lit(1))
     table = engine.table(frame)
     table = table.filter(ibis.random() < 0.5)
-    query = dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(x=ASKED[asked])
+    query = dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(x=asked)
     sql = _SqlEngine(table)
     (found,) = histograms_by(sql, query)
     # In parts, of which each of a person's groups loses less than one.
-    lost = 500 * (UNIT if asked == "len" else 1) - found.weights.sum()
-    assert 0 <= lost < (500 * 40 if asked == "len" else 1)
+    in_parts = asked.query.weighs_people
+    lost = 500 * (UNIT if in_parts else 1) - found.weights.sum()
+    assert 0 <= lost < (500 * 40 if in_parts else 1)
 
 
 def test_sums_beyond_64_bits_are_clamped(engine):

@@ -267,7 +267,6 @@ class Number:
     counts: Value | None
     weight: Value | None = None
     person: Value | None = None  # distinct ones
-    spec: HistogramSpec | None = None  # whose `added` is the weight; None: the weight is added up as it is
 
 
 def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number]) -> Table:
@@ -284,7 +283,7 @@ def _found(rows: Table, number: Number) -> Value:
     elif number.weight is not None:
         weight = number.weight
         weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
-        total = total_of(weight) if number.spec is None else total_of(weight, of_sums(number.spec, some))
+        total = total_of(weight)
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
 from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, all_rows, cast, constant, equal_ones_together, ibis
-from dp_polars._engines.sql.rows import any_of, has, named, person_in, weight_in
+from dp_polars._engines.sql.rows import any_of, has, person_in, weight_in
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
@@ -37,25 +37,20 @@ _MOST_WINNERS = 3
 
 def is_listed(spec: HistogramSpec) -> bool:
     """Return whether a list of a person's rows in each group shows what the limits leave."""
-    if spec.people:
-        return isinstance(spec.binning, OneCode) and spec.row_weight is None
-    return spec.limits.rows is None and spec.limits.rows_per_group is not None
+    return not spec.people and spec.limits.rows is None and spec.limits.rows_per_group is not None
 
 
 def listed(
     rows: Rows,
     bounds: Mapping[tuple[str | None, Limits], int],
-    of_rows: Mapping[tuple[str | None, Limits], int],
     dialect: Dialect,
     drawn: Callable[[Value, int, Value], Value],
     common: Common,
     numbers: Weighing | None,
 ) -> tuple[Table, Table]:
-    """Return each person's groups, and the rows in them, with `keeps0`, `keeps1`, … of `bounds` and `of_rows`.
+    """Return each person's groups, with the sums of `numbers`, and the rows in them, with `keeps0`, … of `bounds`.
 
-    Groups have the sums of `numbers`, too.
-
-    All have one limit of groups, and those of rows one limit of rows in each. The rows of a person in a group are a
+    All have one limit of groups, and one of rows in each. The rows of a person in a group are a
     list. Where each column of what they say has a value in all of them or in none, the first of the list in a random
     order are those that stay for every output; elsewhere rows are ranked.
     """
@@ -63,31 +58,29 @@ def listed(
     pair = [*person, "group"]
     presence = {} if numbers is None else numbers.presence()
     names = {name: i for i, name in enumerate(dict.fromkeys([*(name for name, _ in bounds), *presence.values()]))}
-    (groups,) = {limits.groups for _, limits in bounds}
+    (limits,) = {limits for _, limits in bounds}
+    groups, most = limits.groups, limits.rows_per_group or 0
     held = _Held(names, {})
     read = rows.read(rows.table)
     read = read.mutate(marks=held.bits_of(rows, read))
     of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
-    found = {"said": read["said"].collect(), "is_even": of_all == of_any} if of_rows else {}
+    found = {"said": read["said"].collect(), "is_even": of_all == of_any}
     found |= {} if numbers is None else numbers.sums(read, known=presence)
     pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(bits=of_any, **found)), names, presence)
     place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
-    pairs = common.once(pairs.mutate(place=place) if of_rows else pairs)
+    pairs = common.once(pairs.mutate(place=place))
     bounded = {name: names[name] for name, _ in bounds}
     pairs = _in_few_groups(pairs, bounded, groups, dialect, common)
     pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name], groups) for (name, _), i in bounds.items()})
-    if not of_rows:  # people alone are counted
-        return pairs, pairs
-    (most,) = {limits.rows_per_group or 0 for _, limits in of_rows}
     even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
-    flags, said = [f"keeps{i}" for i in of_rows.values()], even["said"]
+    flags, said = [f"keeps{i}" for i in bounds.values()], even["said"]
     # Rows that are no more than may stay need no order.
     said = ibis.ifelse(said.length() <= most, said, drawn(said, most, even["place"]))
     even, said = even.select("group", *flags, said=said.unnest()), uneven["said"]
-    stays = {f"stays{i}": uneven[f"keeps{i}"] for i in of_rows.values()}
+    stays = {f"stays{i}": uneven[f"keeps{i}"] for i in bounds.values()}
     tight = uneven.select(*pair, **stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
     owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
-    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), of_rows, ["said"])
+    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), bounds, ["said"])
     parts = [part.select("group", "said", *flags) for part in (even, tight)]
     return pairs, rows.read(parts[0].union(parts[1]))
 
@@ -245,7 +238,7 @@ def read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | No
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
             read.setdefault(name, {})[weight] = ends[weight]
-        if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
+        if name is not None and not spec.people:
             read.setdefault(name, {})[name] = ends[name]
     return read
 
@@ -262,7 +255,7 @@ def _bits(ends: tuple[int, int]) -> int:
 def raced(
     rows: Rows,
     specs: Sequence[HistogramSpec],
-    groupings: Mapping[tuple[str | None, str | None, bool], list[int]],
+    groupings: Mapping[tuple[str | None, bool], list[int]],
     read: Mapping[str | None, Mapping[str, tuple[int, int]]],
     groups: int,
     dialect: Dialect,
@@ -283,7 +276,7 @@ def raced(
     presence = {} if of_numbers is None else of_numbers.presence()
     codes = [] if of_numbers is None else of_numbers.codes
     names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # what rows contribute to
-    sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
+    sizes = {by: specs[numbers[0]].binning.size for (by, people), numbers in groupings.items() if people and by}
     held = _Held.of(names, sizes)
     sets = {by: f"set{names[by]}" for by in held.sizes}
     more = 0 if of_numbers is None else len(of_numbers.sums(rows.read(rows.table), known=presence))
@@ -331,23 +324,23 @@ def raced(
         pairs = _in_few_groups(common.once(held.taken_apart(pairs)), bounded, most, dialect, common)
 
     parts = []
-    for (by, only, people), numbers in groupings.items():
+    for (by, people), numbers in groupings.items():
         if by in sets and people:
             counted = _members(pairs.filter(_counts(pairs, names[by], most)), sets[by], by, sizes[by], len(numbers))
         elif people and by is not None:
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
-            cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
+            cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)
             counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers))
+        elif by is None:  # people of a cube
+            counted = cells_of(pairs, ["group"], [Number(_counts(pairs, names[rows.codes[n]], most)) for n in numbers])
         else:
-            winners, sums = pairs, []
-            if by is not None:
-                winners = pairs.filter(_counts(pairs, names[by], most)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
-            for number in numbers:
-                name, weight = rows.codes[number], rows.weights[number]
-                weigh = weight_in(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
-                counts = _counts(pairs, names[name], most) if by is None else None
-                sums.append(Number(counts, weigh and weigh(winners), spec=specs[number]))
-            counted = cells_of(winners, ["group", *named(by)], sums)
+            winners = pairs.filter(_counts(pairs, names[by], most)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
+            weights = {number: rows.weights[number] for number in numbers}
+            weigh = [
+                weight_in(specs[number], f"{weight}_of{names[by]}", dialect) if weight else None
+                for number, weight in weights.items()
+            ]
+            counted = cells_of(winners, ["group", by], [Number(None, one and one(winners)) for one in weigh])
         parts.append((counted.mutate(code=integer(0)) if by is None else counted.rename(code=by), numbers))
     return _with_presence(pairs, names, presence), parts
 
@@ -483,14 +476,13 @@ def _winner(
 
 def one_each(
     rows: Table,
-    name: str | None,
-    only: str | None,
+    name: str,
     numbers: Sequence[int],
     specs: Sequence[HistogramSpec],
     weights: Mapping[int, Callable[[Table], Value] | None],
 ) -> Table:
     """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
-    rows = rows if only is None else rows.filter(has(rows, only))
+    rows = rows.filter(has(rows, name))
     found = {"count": rows.count()}
     for number in numbers:
         row_weight, weight = specs[number].row_weight, weights[number]
@@ -499,7 +491,7 @@ def one_each(
     if "place" in rows.columns:
         found["place"] = rows["place"].min()
     stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]
-    return rows.group_by([*person_in(rows), "group", *named(name), *stays]).aggregate(**found)
+    return rows.group_by([*person_in(rows), "group", name, *stays]).aggregate(**found)
 
 
 def first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:

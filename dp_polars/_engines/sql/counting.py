@@ -7,9 +7,8 @@ of this raises for a value, so it does not matter when an engine leaves rows out
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
@@ -36,7 +35,6 @@ from dp_polars._engines.sql.rows import (
     in_groups,
     is_somebody,
     keys_of,
-    named,
     people_of,
     person_in,
     read_of,
@@ -175,9 +173,9 @@ def _outputs(work: Work) -> list[str | None]:
 def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count people in part, or what the bounds leave of their rows, or both: of the same rows."""
     specs, unit, keys = work.specs, work.privacy_unit or (), work.keys
-    are_drawn = any(not spec.limits.everything for spec in specs)
-    drawn = [number for number, spec in enumerate(specs) if are_drawn and spec.weight is None]
-    others = {number: spec for number, spec in enumerate(specs) if number not in drawn}
+    drawn = [number for number, spec in enumerate(specs) if not spec.limits.everything]
+    others = {number: spec for number, spec in enumerate(specs) if spec.limits.everything}
+    are_drawn = len(drawn) > 0
     # Where nothing is drawn, pairs of a person and a group are put in groups, of which there are fewer than of rows.
     rows = rows_of_people(table, unit, keys, specs, dialect, _outputs(work), with_groups=are_drawn)
     if are_drawn:
@@ -211,11 +209,11 @@ def _bounded(
 
     Before it come the sums of numbers of the same rows, of each person in a group, if these are found on the way.
     """
-    # By which code, of the rows that contribute to what (None: for anything), and whether people count.
-    groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
+    # By which code, and whether people count.
+    groupings: dict[tuple[str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
-        groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
+        groupings.setdefault((by, spec.people), []).append(number)
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
         return raced(rows, specs, groupings, read, groups, dialect, common, of_numbers)
@@ -230,35 +228,28 @@ def _bounded(
     counts_rows = bounds_of(number for number, spec in enumerate(specs) if not spec.people)
     pairs: Table | None = None
     if dialect.drawn is not None and rows.packed is not None and all(map(is_listed, specs)):
-        pairs, of_rows = listed(rows, bounds, counts_rows, dialect, dialect.drawn, common, of_numbers)
+        pairs, of_rows = listed(rows, bounds, dialect, dialect.drawn, common, of_numbers)
     else:
         rows = replace(rows, table=common.once(rows.table))
         split = split_rows(rows, bounds, len(groupings) > 1, dialect, common)
         of_rows = first(*split, counts_rows, rows.says)
-    if sum(not people for *_, people in groupings) > 1:
+    if sum(not people for _, people in groupings) > 1:
         of_rows = common.once(of_rows)
     parts = []
-    for (name, only, people), numbers in groupings.items():
+    for (name, people), numbers in groupings.items():
+        assert name is not None, "people of one code alone are counted where one row of a group is"
         weights = {number: weight_in(specs[number], rows.weights[number], dialect) for number in numbers}
-        if people and pairs is not None:
-            found = pairs
-        elif people:
-            loose, tight = (one_each(part, name, only, numbers, specs, weights) for part in split)
-            found = first(
-                loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, named(name)
-            )
+        if people:
+            loose, tight = (one_each(part, name, numbers, specs, weights) for part in split)
+            found = first(loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, [name])
             weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
         else:
-            found = of_rows if name is None else of_rows.filter(has(of_rows, name))
-        sums = []
-        for number in numbers:
-            code_name, limits = rows.codes[number], specs[number].limits
-            counts = [found[f"keeps{bounds[code_name, limits]}"]]
-            counts += [has(found, one) for one in named(code_name) if only is None]
-            weight = weights[number]
-            sums.append(Number(reduce(operator.and_, counts), weight and weight(found), spec=specs[number]))
-        counted = cells_of(found, ["group", *named(name)], sums)
-        parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
+            found = of_rows.filter(has(of_rows, name))
+        sums = [
+            Number(found[f"keeps{bounds[name, specs[number].limits]}"], weight and weight(found))
+            for number, weight in weights.items()
+        ]
+        parts.append((cells_of(found, ["group", name], sums).rename(code=name), numbers))
     return pairs, parts
 
 
