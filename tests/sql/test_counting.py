@@ -10,7 +10,7 @@ import dp_polars as dpp
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
-from tests.engines.orders import BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
+from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
 from tests.helpers.runs import histograms_by, release_by
 from tests.sql.tools import MARKS, histograms_of, need_ibis
 
@@ -161,6 +161,20 @@ def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine,
     for (of, way), histograms in found.items():
         for one, other in zip(histograms, expected, strict=False):
             assert one.equals(other), (of, way)
+
+
+def test_a_statement_has_a_part_for_each_group_only_where_these_are_few(engine):
+    """Each part takes time for each person: with 50 groups, eight times as much as all of the rest."""
+    table, sent = engine.table(crowd(1)), {}
+    for groups in (2, bounding._MOST_GROUPS, bounding._MOST_GROUPS + 1, 50):
+        query = dpp.protect("person", max_groups=1).group_by({"g": range(groups)}).agg(ASKED["mode"])
+        sql = _SqlEngine(table)
+        sql._dialect = replace(sql._dialect, fetch=lambda _, one, n=groups: sent.setdefault(n, one.sql))
+        with pytest.raises(TypeError):  # of nothing that was fetched
+            sql.prepare(query._request.bind(sql))()
+    few, most, more, many = (sent[n].count("UNION") for n in sorted(sent))
+    assert most - few == bounding._MOST_GROUPS - 2
+    assert many == more < most
 
 
 @pytest.mark.parametrize("asked", ["median", "mode"])
