@@ -30,7 +30,7 @@ from dp_polars._base.numbers import (
 from dp_polars._base.silence import in_parallel
 from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import histograms
-from dp_polars._mechanisms.histograms import Histogram, Runs, Score, Slots
+from dp_polars._mechanisms.histograms import Histogram, RowsByGroup, Runs, Score, Slots
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, race
 
 T = TypeVar("T")
@@ -251,6 +251,8 @@ def _runs(rows: SignedInts, size: int) -> Runs:
 
 def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
     """Return one code per group, shape (g,); that of a group without rows is uniform."""
+    if isinstance(histogram, RowsByGroup) and draw.score.ranks is not None:
+        return draw_from_rows(draw, histogram.rows, histogram.lengths)
     parts = of_group_slices(partial(draw_from_runs, draw), histogram)
     return np.concatenate([np.empty(0, np.int64), *parts])
 

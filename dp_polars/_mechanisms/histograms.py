@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -120,6 +120,39 @@ class Histogram:
         ends = offsets(self.sizes)
         rows = slice(ends[first], ends[last])
         return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
+
+
+class RowsByGroup(Histogram):
+    """The histogram of rows that lie group after group: it is counted where somebody looks at it.
+
+    Quantiles are drawn from the rows of the ranks near them. To select these is several times as fast as to count all
+    values, where hardly two are equal.
+
+    Parameters
+    ----------
+    rows
+        The code of each row.
+    lengths
+        Shape (g,): how many rows each group has.
+    size
+        How many codes there are.
+    """
+
+    def __init__(self, rows: NDArray[np.unsignedinteger], lengths: Ints, size: int) -> None:
+        self.rows, self.lengths = rows, lengths
+        self._counted = cache(lambda: Histogram.of_rows(rows, None, lengths, size))
+
+    @property
+    def codes(self) -> Ints:
+        return self._counted().codes
+
+    @property
+    def weights(self) -> Ints:
+        return self._counted().weights
+
+    @property
+    def sizes(self) -> Ints:
+        return self._counted().sizes
 
 
 def is_dense(size: int, codes: NDArray[np.integer], lengths: Ints) -> bool:

@@ -16,9 +16,17 @@ from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, progress
 from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._base.numbers import Ints, sorted_words
+from dp_polars._base.numbers import Ints, lengths_from, run_starts, sorted_words
 from dp_polars._base.silence import in_parallel, silenced
-from dp_polars._bins.binning import CategoryBinning, Clamping, Encoder, OneCode, category_encoder, code_dtype
+from dp_polars._bins.binning import (
+    CategoryBinning,
+    Clamping,
+    Encoder,
+    NearestBinning,
+    OneCode,
+    category_encoder,
+    code_dtype,
+)
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
@@ -42,7 +50,7 @@ from dp_polars._engines.polars.rows import (
     with_groups,
 )
 from dp_polars._engines.polars.weighing import weigh_people
-from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.histograms import Histogram, RowsByGroup
 from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, gathered
 from dp_polars._release.protection import Layout
 from dp_polars._sources.flags import rows_of_joined, unflagged
@@ -70,8 +78,16 @@ def fit_arrays(groups: int, specs: Sequence[HistogramSpec], together: Sequence[S
     counters = 0
     for spec_numbers in together:
         weighed = sum(specs[number].row_weight is not None for number in spec_numbers)
-        counters += _cells(groups, specs[spec_numbers[0]].binning.size) * (1 + weighed)
+        first = specs[spec_numbers[0]]
+        if weighed or not _are_held(groups, first):
+            counters += _cells(groups, first.binning.size) * (1 + weighed)
     return counters <= _MOST_COUNTERS
+
+
+def _are_held(groups: int, spec: HistogramSpec) -> bool:
+    """Return whether rows are held and put in groups: ordered values of which hardly two are equal."""
+    is_fine = _cells(groups, spec.binning.size) > _MOST_COUNTERS
+    return is_fine and isinstance(spec.binning, NearestBinning) and spec.row_weight is None
 
 
 def _cells(groups: int, size: int) -> int:
@@ -88,7 +104,8 @@ def count_rows(
 ) -> dict[int, Histogram]:
     """Return the histogram of rows of each spec that `together` names, by its position, all by one scan."""
     groups = 1 if keys is None else keys.height
-    counts = [_Counts(groups, numbers, [specs[number] for number in numbers]) for numbers in together]
+    kinds = [(numbers, [specs[number] for number in numbers]) for numbers in together]
+    counts = [(_Held if _are_held(groups, of[0]) else _Counts)(groups, numbers, of) for numbers, of in kinds]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
     filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
@@ -99,6 +116,7 @@ def count_rows(
         sums = plan.collect(engine="streaming", optimizations=optimizations)
         group = None if group_of is None else group_of(sums)
         for counters in counts:
+            assert isinstance(counters, _Counts), "there is no plan for ordered values"
             counters.add_sums(sums, group)
         return {number: histogram for counters in counts for number, histogram in counters.histograms()}
     plain_keys = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
@@ -126,18 +144,25 @@ def count_rows(
     return {number: histogram for counters in counts for number, histogram in counters.histograms()}
 
 
-class _Counts:
-    """The rows of each cell, a group and a code, and the sums of their weights, for specs that are alike."""
+class _Counted:
+    """What is found of rows, for specs that are alike."""
 
     def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
         self._groups, self._numbers, self._size = groups, numbers, specs[0].binning.size
         self.cells = _cells(groups, self._size)
         self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(specs[0].columns)]
         self._encode = specs[0].binning.encoder()
+        self._lock = Lock()
+
+
+class _Counts(_Counted):
+    """The rows of each cell, a group and a code, and the sums of their weights."""
+
+    def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
+        super().__init__(groups, numbers, specs)
         self._weigh = [None if spec.row_weight is None else spec.row_weight.weigh for spec in specs]
         self._rows = np.zeros(self.cells, np.int64)
         self._sums = [None if weigh is None else np.zeros(self.cells, np.int64) for weigh in self._weigh]
-        self._lock = Lock()
 
     def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
         """Count some rows, of these groups."""
@@ -181,6 +206,64 @@ class _Counts:
             (number, Histogram(codes, (self._rows if sums is None else sums)[cells], sizes))
             for number, sums in zip(self._numbers, self._sums, strict=True)
         ]
+
+
+# Rows that are held one by one, of twelve bytes or less each.
+_MOST_HELD = 1 << 26
+
+
+class _Held(_Counted):
+    """The groups and codes of rows; how many rows each cell has, if there are too many rows to hold."""
+
+    def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
+        super().__init__(groups, numbers, specs)
+        self.cells = 0  # that are counted
+        self._rows = list[tuple[NDArray[np.integer], NDArray[np.integer]]]()
+        self._sums = list[tuple[NDArray[np.uint64], Ints]]()
+
+    def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
+        """Hold some rows, of these groups."""
+        code = self._encode([batch[column.meta.output_name()] for column in self.columns])
+        group = np.zeros(len(code), np.uint8) if group is None else group
+        counts = np.flatnonzero((code < self._size) & (group < self._groups))
+        with self._lock:
+            self._rows.append((group[counts], code[counts]))
+            if sum(len(codes) for _, codes in self._rows) > _MOST_HELD:
+                self._add_up()
+
+    def _together(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        rows = [(np.empty(0, np.uint8), np.empty(0, code_dtype(self._size))), *self._rows]
+        groups, codes = (np.concatenate(column) for column in zip(*rows, strict=True))
+        return groups, codes
+
+    def _add_up(self) -> None:
+        groups, codes = self._together()
+        cells = sorted_words(groups.astype(np.uint64) * np.uint64(self._size) + codes.astype(np.uint64))
+        first = run_starts(cells)
+        self._sums.append((cells[first], lengths_from(first, len(cells))))
+        self._rows.clear()
+
+    def histograms(self) -> list[tuple[int, Histogram]]:
+        """Return the histogram of each spec, and its position: of all rows, group by group, where these are held."""
+        histogram = self._of_sums() if self._sums else self._of_rows()
+        return [(number, histogram) for number in self._numbers]
+
+    def _of_rows(self) -> Histogram:
+        lengths = np.zeros(self._groups, np.int64)
+        groups, codes = self._together()
+        # In a frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
+        rows = pl.DataFrame({"group": groups, "code": codes}).group_by("group").agg("code").sort("group")
+        lengths[rows["group"].to_numpy()] = rows["code"].list.len().to_numpy()
+        return RowsByGroup(rows["code"].explode(empty_as_null=False).to_numpy(), lengths, self._size)
+
+    def _of_sums(self) -> Histogram:
+        self._add_up()
+        cells, rows = (np.concatenate(column) for column in zip(*self._sums, strict=True))
+        order = np.argsort(cells, kind="stable")
+        cells, rows = cells[order], rows[order]
+        first = run_starts(cells)
+        groups, codes = np.divmod(cells[first], np.uint64(self._size))
+        return Histogram.of_cells(groups.astype(np.int64), codes, np.add.reduceat(rows, first), self._groups)
 
 
 def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:

@@ -12,7 +12,16 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_rng
+from dp_polars._base.numbers import (
+    lengths_from,
+    offsets,
+    owners,
+    run_lengths,
+    run_starts,
+    slices,
+    sorted_words,
+    system_rng,
+)
 from dp_polars._base.silence import in_parallel
 from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.bounding import BoundedRows, keep, random_few
@@ -123,7 +132,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     # In the frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
     arrays = {name: array for name, array in (stays | totals).items() if array is not None}
     frame = frame.hstack([pl.Series(name, array) for name, array in sorted(arrays.items())])
-    found = {numbers: cells.found(engine) for numbers, cells in counted.items()}
+    found = {numbers: cells.found() for numbers, cells in counted.items()}
     plans, finds = [], []
     for alike in added_up:
         of = [bounded[kind.numbers] for kind in alike]
@@ -183,13 +192,15 @@ class _Cells:
         with self._lock:
             self._table += counts
 
-    def found(self, engine: EngineType) -> pl.DataFrame:
+    def found(self) -> pl.DataFrame:
         """Return each cell once, and how many `rows` it has."""
         if len(self._table):
             cells = np.flatnonzero(self._table)
             return pl.DataFrame({"cell": cells.astype(self._type), "rows": self._table[cells]})
-        rows = pl.LazyFrame({"cell": np.concatenate([np.empty(0, self._type), *self._cells])})
-        return collected([rows.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"))], engine)[0]
+        # To sort words takes at most two thirds of the time in which Polars groups them, and less where few are equal.
+        words = sorted_words(np.concatenate([np.empty(0, self._type), *self._cells]).astype(np.uint64))
+        first = run_starts(words)
+        return pl.DataFrame({"cell": words[first].astype(self._type), "rows": lengths_from(first, len(words))})
 
 
 def _bound(
