@@ -13,7 +13,7 @@ from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars.engine import PolarsEngine, count
 from dp_polars._engines.polars.rows import in_parts
 from dp_polars._mechanisms import drawing
-from dp_polars._mechanisms.drawing import draw_groups
+from dp_polars._mechanisms.drawing import draw_from_rows, draw_groups
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.protection import Layout, Limits
 from tests.engines.conformance import CODES, FLAVOURS, GROUPS, visits
@@ -53,12 +53,16 @@ def rows():
 
 
 BATCHES = {"engine._MOST_GROUPED": 0}
+HELD = {**BATCHES, "engine._MOST_COUNTERS": 0, "engine._SLICE_ROWS": 50, "engine._MOST_ROWS": 50}
 WAYS = {
     "grouped": {},
     "arrays": BATCHES,
     "small batches": {**BATCHES, "engine._SLICE_ROWS": 50, "engine._MOST_ROWS": 50},
     "joined keys": {"engine._MOST_COMBINATIONS": 0},
-    "hashed": {"engine._MOST_COUNTERS": 0},
+    "hashed, or held": {"engine._MOST_COUNTERS": 0},
+    "held of joined keys": {"engine._MOST_COUNTERS": 0, "engine._MOST_COMBINATIONS": 0},
+    "held in small batches": HELD,
+    "too many to hold": {**HELD, "engine._MOST_HELD": 120},
 }
 
 
@@ -357,6 +361,23 @@ def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
     found = draw_groups(query.draw(), as_histogram(counts, 7000))
     assert (found[5], found[3000]) == (2, 1)
     assert fits(np.bincount(np.delete(found, [5, 3000]), minlength=7), [1 / 7] * 7)
+
+
+@pytest.mark.parametrize("most", [10**6, 3], ids=["held", "added up"])
+def test_quantiles_of_a_fine_grid_are_drawn_from_rows(most, monkeypatch):
+    """Of groups with rows, without any, and of rows without a value; also where these are too many to hold."""
+    monkeypatch.setattr(polars_engine, "_MOST_HELD", most)
+    drawn = []
+    monkeypatch.setattr(drawing, "draw_from_rows", lambda *given: drawn.append(1) or draw_from_rows(*given))
+    frame = pl.DataFrame({"k": [0, 2, 2, 2, 3, 9], "x": [7, 5, 10**8, 4, None, 1]})
+    grid = dpp.grid(0, 10**9, step=1)
+    asked = [dpp.quantile("x", alpha, grid, epsilon=10**6).alias(f"{alpha}") for alpha in (0.1, 0.5)]
+    several = dpp.quantile("x", [0.5, 0.9], grid, epsilon=10**6).alias("both")
+    found = frame.lazy().dp.protect(None).group_by({"k": range(4)}).agg(*asked, several).release()
+    assert found["0.1"].to_list()[0::2] == [7, 4]
+    assert found["0.5"].to_list()[0::2] == [7, 5]
+    assert found["both"].to_list()[2] == [5, 10**8]
+    assert len(drawn) == (2 if most > 3 else 0)
 
 
 def test_a_draw_of_no_group_is_empty():

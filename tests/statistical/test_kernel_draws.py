@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dp_polars._mechanisms import drawing, histograms, racing
-from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
-from dp_polars._mechanisms.histograms import Runs
+from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs, draw_groups
+from dp_polars._mechanisms.histograms import RowsByGroup, Runs
 from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
@@ -16,7 +16,18 @@ from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fit
 
 pytestmark = pytest.mark.slow
 
-WAYS = {"rows": draw_from_rows, "dense": drawing._draw_dense, "sparse": drawing._draw_sparse}
+
+def draw_from_held(draw, codes, lengths):
+    """Draw as an engine that holds rows: a mode from their histogram."""
+    return draw_groups(draw, RowsByGroup(codes, lengths, draw.size))
+
+
+WAYS = {
+    "rows": draw_from_rows,
+    "dense": drawing._draw_dense,
+    "sparse": drawing._draw_sparse,
+    "held": draw_from_held,
+}
 # name: (counts of the candidates, rows that do not contribute, alpha, rate)
 CASES = {
     "mode": ([3, 0, 1, 4, 0], 2, None, Fraction(1, 2)),
