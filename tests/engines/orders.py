@@ -36,8 +36,8 @@ ASKED = {
     "mode of many": dpp.mode("value", range(17), epsilon=1),
     "median": dpp.median("value", range(5), epsilon=1),
     "value_counts": dpp.value_counts("value", range(5), epsilon=1),
-    "median of all": dpp.median("w", range(4), epsilon=1),
-    "mode of rows": dpp.mode("value", range(5), counts="rows", epsilon=1),
+    "len": dpp.len(epsilon=1),
+    "count": dpp.count("value", epsilon=1),
     "weighed rows": dpp.mode("value", range(5), counts=dpp.weights("w", max_weight=3, of="rows"), epsilon=1),
     "weighed": dpp.mode("value", range(5), counts=dpp.weights("w", max_weight=4), epsilon=1),
 }
@@ -49,7 +49,7 @@ def under(limits, groups, *names):
     return [(name, Limits(groups=groups) if name in of_groups else limits) for name in names]
 
 
-_ROWS, _GROUPS = ("median", "value_counts", "median of all", "mode of rows", "weighed rows"), ("mode", "weighed")
+_ROWS, _GROUPS = ("median", "value_counts", "len", "count", "weighed rows"), ("mode", "weighed")
 # Each of them is one query's.
 BOUNDS = [
     under(Limits(groups=3, rows_per_group=2, rows=4), 3, *_ROWS, *_GROUPS),

@@ -239,7 +239,7 @@ def read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | No
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
             read.setdefault(name, {})[weight] = ends[weight]
-        if name is not None and not spec.people:
+        if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
             read.setdefault(name, {})[name] = ends[name]
     return read
 
@@ -332,7 +332,7 @@ def raced(
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
             cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)
             counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers))
-        elif by is None:  # people of a cube
+        elif by is None:  # of a cube
             counted = cells_of(pairs, ["group"], [Number(_counts(pairs, names[rows.codes[n]], most)) for n in numbers])
         else:
             winners = pairs.filter(_counts(pairs, names[by], most)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})

@@ -7,8 +7,9 @@ of this raises for a value, so it does not matter when an engine leaves rows out
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
@@ -35,6 +36,7 @@ from dp_polars._engines.sql.rows import (
     in_groups,
     is_somebody,
     keys_of,
+    named,
     people_of,
     person_in,
     read_of,
@@ -213,6 +215,7 @@ def _bounded(
     groupings: dict[tuple[str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
+        assert by is not None or spec.row_weight is None, "sums are weighted, not drawn"
         groupings.setdefault((by, spec.people), []).append(number)
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
@@ -237,19 +240,22 @@ def _bounded(
         of_rows = common.once(of_rows)
     parts = []
     for (name, people), numbers in groupings.items():
-        assert name is not None, "people of one code alone are counted where one row of a group is"
         weights = {number: weight_in(specs[number], rows.weights[number], dialect) for number in numbers}
         if people:
+            assert name is not None, "people of one code alone are counted where one row of a group is"
             loose, tight = (one_each(part, name, numbers, specs, weights) for part in split)
             found = first(loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, [name])
             weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
         else:
-            found = of_rows.filter(has(of_rows, name))
-        sums = [
-            Number(found[f"keeps{bounds[name, specs[number].limits]}"], weight and weight(found))
-            for number, weight in weights.items()
-        ]
-        parts.append((cells_of(found, ["group", name], sums).rename(code=name), numbers))
+            found = of_rows if name is None else of_rows.filter(has(of_rows, name))
+        sums = []
+        for number, weight in weights.items():
+            code = rows.codes[number]
+            counts = [found[f"keeps{bounds[code, specs[number].limits]}"]]
+            counts += [has(found, one) for one in named(code) if name is None]
+            sums.append(Number(reduce(operator.and_, counts), weight and weight(found)))
+        counted = cells_of(found, ["group", *named(name)], sums)
+        parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
     return pairs, parts
 
 
