@@ -207,7 +207,7 @@ def make_private_query(
     assert_features()
     private = _at_loss(_unbound(query), positive_loss("loss", loss))
     metric, parts = _metric(private), queries_of(private)
-    asks = [ask for part in parts for ask in part._planned.every]
+    claims = [claim for part in parts for claim in part._planned.claims]
     if input_metric != metric:
         msg = (
             f"input_metric must be {metric}, which is what {parts[0]._protection} means, got {input_metric}.\n\n"
@@ -228,12 +228,12 @@ def make_private_query(
         return private.release(frame)
 
     def cost(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim.cost(unit, distance) for ask in asks), Fraction(0))
+        return sum((claim.cost(unit, distance) for claim in claims), Fraction(0))
 
     cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim._delta_of(distance) for ask in asks), Fraction(0))
+        return sum((claim._delta_of(distance) for claim in claims), Fraction(0))
 
     measure = measure_of(unit, has_delta=has_delta)
     given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypedDict
@@ -469,8 +469,12 @@ def notes_of_cost(claims: Sequence[Claim]) -> Iterator[str]:
         yield f"It costs less in {unit}: a budget in {unit} charges {other}, which is {_at_delta(there)}."
 
 
-def scaled_claims(claims: Sequence[tuple[str, Claim]], target: Loss) -> list[Claim]:
+def scaled_claims(
+    claims: Sequence[tuple[str, Claim]], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]
+) -> list[Claim]:
     """Return the claims of outputs, each with its name, at losses times one factor, so that they cost a sum together.
+
+    `cost_of`: what outputs with such claims cost together, in the unit of the sum. They may share draws.
 
     The factor is the largest one for which the sum is at most `target`; of four significant digits, where a loss has
     another unit and so no factor may cost that sum exactly.
@@ -487,15 +491,15 @@ def scaled_claims(claims: Sequence[tuple[str, Claim]], target: Loss) -> list[Cla
     if {claim.loss.unit for claim in every} == {target.unit}:
         factor = target.value / cost(every, target.unit)
     else:
-        factor = _factor(every, target)
+        factor = _factor(every, target, cost_of)
     return [_times(claim, factor) for claim in every]
 
 
-def _factor(claims: Sequence[Claim], target: Loss) -> Fraction:
+def _factor(claims: Sequence[Claim], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]) -> Fraction:
     """Return the largest factor of four significant digits at which outputs cost at most a sum."""
 
     def holds(factor: Fraction) -> bool:
-        return cost([_times(claim, factor) for claim in claims], target.unit) <= target.value
+        return cost_of([_times(claim, factor) for claim in claims]) <= target.value
 
     # What an output costs grows with its loss, whatever the units are.
     power = Fraction(1)

@@ -66,7 +66,7 @@ class CubeWork(Work):
         for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
             groups = np.flatnonzero(sums[axes])
             of_groups = sums[axes].ravel()[groups]
-            drawn += output.drawn([Histogram.of_cells(groups, np.zeros_like(groups), of_groups, sums[axes].size)])
+            drawn += output.drawn([Histogram.of_cells(groups, np.zeros_like(groups), of_groups, sums[axes].size)], {})
         return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
@@ -132,6 +132,7 @@ class CubeRequest(Request):
     """A count in each combination, or the tables over some of the dimensions; each output is one histogram."""
 
     has_own_ranges = True
+    shares_sums = False
 
     sizes: tuple[int, ...] = ()  # how many values each dimension has
     # The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.

@@ -495,6 +495,12 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
         """Request private answers about all rows together.
 
+        Counts, sums, means, shares and variances of the same column, and of the same expression, share their sums: each
+        sum is drawn once, and all of their losses pay for it. No error is larger than without the others. `explain`
+        shows what is shared, and the ledger has one entry for each draw.
+
+        Proof: :doc:`/proofs/shared-sums`.
+
         Parameters
         ----------
         *exprs, **named

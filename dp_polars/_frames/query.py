@@ -14,7 +14,7 @@ import polars as pl
 
 from dp_polars._accounting import gaussians
 from dp_polars._accounting.budget import Budget, total_delta
-from dp_polars._accounting.claims import cost, in_words, scaled_claims
+from dp_polars._accounting.claims import Claim, cost, in_words, scaled_claims
 from dp_polars._accounting.guarantees import Guarantee, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, in_decimals, warn_if_large
 from dp_polars._base.calls import Suggesting, all_called
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # An output, and the types of its columns, as far as they are known.
 Typed: TypeAlias = "tuple[Ask[Any], Columns]"
+# The requests of the outputs, in their order: outputs of one request may share sums.
+Requests: TypeAlias = "Sequence[AnyRequest[Any]]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
 _DIGITS = 10  # of the rho of outputs that keep a guarantee by themselves
@@ -53,7 +55,7 @@ _ROWS = 1000  # errors of means are compared for groups of this many rows, where
 
 
 def at_guarantee(
-    outputs: Sequence[Typed], epsilon: Fraction, delta: Fraction, budget: Budget | None
+    outputs: Sequence[Typed], requests: Requests, epsilon: Fraction, delta: Fraction, budget: Budget | None
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
@@ -72,10 +74,12 @@ def at_guarantee(
     outputs = _with_deltas(outputs, for_keys, show(delta))
     goal = _Goal({"epsilon": epsilon, "rho": guarantee.rho}, _guaranteed(epsilon, delta), "in all")
     guaranteed = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
-    return _kept(outputs, goal, budget, guaranteed, guarantee if takes_all else None)
+    return _kept(outputs, requests, goal, budget, guaranteed, guarantee if takes_all else None)
 
 
-def _at_rest(outputs: Sequence[Typed], budget: Budget | None) -> tuple[list[Ask[Any]], UnitTaken | None]:
+def _at_rest(
+    outputs: Sequence[Typed], requests: Requests, budget: Budget | None
+) -> tuple[list[Ask[Any]], UnitTaken | None]:
     """Return outputs that cost what a budget has left, in the unit with the smaller errors if it takes both."""
     if budget is None:
         msg = (
@@ -88,13 +92,13 @@ def _at_rest(outputs: Sequence[Typed], budget: Budget | None) -> tuple[list[Ask[
         msg = f"scaled_to must be given a budget that has something left, got {budget!r}."
         raise ValueError(msg)
     if of_all is not None and budget._is_fresh:
-        return at_guarantee(outputs, of_all.epsilon, of_all.delta, budget)
+        return at_guarantee(outputs, requests, of_all.epsilon, of_all.delta, budget)
     outputs = _with_deltas(outputs, budget.remaining_delta, "a budget")
     if of_all is None:
-        return _at_sum(outputs, Loss(Fraction(left), budget.unit)), None
+        return _at_sum(outputs, requests, Loss(Fraction(left), budget.unit)), None
     losses: dict[Unit, Fraction] = {"epsilon": left.epsilon or Fraction(0), "rho": left.rho or Fraction(0)}
     goal = _Goal(losses, " or ".join(f"{unit}={in_decimals(loss, up=False)}" for unit, loss in losses.items()), "left")
-    return _kept(outputs, goal, budget, None, None)
+    return _kept(outputs, requests, goal, budget, None, None)
 
 
 def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> list[Typed]:
@@ -132,7 +136,12 @@ class _Goal(NamedTuple):
 
 
 def _kept(
-    outputs: Sequence[Typed], goal: _Goal, budget: Budget | None, guaranteed: str | None, whole: Guarantee | None
+    outputs: Sequence[Typed],
+    requests: Requests,
+    goal: _Goal,
+    budget: Budget | None,
+    guaranteed: str | None,
+    whole: Guarantee | None,
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep a goal, in the unit with the smaller errors, and which one that is.
 
@@ -143,13 +152,13 @@ def _kept(
     for unit, loss in goal.losses.items():
         try:
             if loss:
-                found[unit] = _in_unit(outputs, Loss(loss, unit))
+                found[unit] = _in_unit(outputs, requests, Loss(loss, unit))
             else:
                 refused[unit] = "all of delta is for keys" if unit == "rho" else "nothing is left"
         except ValueError as error:
             refused[unit] = str(error).partition("\n")[0].removesuffix(".")
     if whole is not None and "rho" in found:
-        found["rho"] = _of_whole(outputs, whole) or found["rho"]
+        found["rho"] = _of_whole(outputs, requests, whole) or found["rho"]
     if not found:
         reasons = "; ".join(f"in {unit}, {reason}" for unit, reason in refused.items())
         msg = (
@@ -161,7 +170,7 @@ def _kept(
         unit: tuple(_error(ask, types) for ask, (_, types) in zip(asks, outputs, strict=True))
         for unit, asks in found.items()
     }
-    unit, why = _chosen(outputs, found, errors, refused, budget)
+    unit, why = _chosen(outputs, requests, found, errors, refused, budget)
     words = f"For {goal.text} {goal.of}, the unit is {unit}{why}."
     return found[unit], UnitTaken(guaranteed, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
 
@@ -170,15 +179,15 @@ def _kept(
 _GUESSES = 4
 
 
-def _of_whole(outputs: Sequence[Typed], guarantee: Guarantee) -> list[Ask[Any]] | None:
+def _of_whole(outputs: Sequence[Typed], requests: Requests, guarantee: Guarantee) -> list[Ask[Any]] | None:
     """Return outputs in rho that keep a guarantee by themselves, if they all are Gaussian: else None."""
     most = gaussians.largest_shift(guarantee.epsilon, guarantee.delta_of_whole)
     rho = most**2 / 2
     for guess in range(_GUESSES):
         if rho <= guarantee.rho:  # the sums of the guarantee prove more
             return None
-        asks = _in_unit(outputs, Loss(rounded_down(rho, _DIGITS), "rho"))
-        claims = [ask.query.claim for ask in asks]
+        asks = _in_unit(outputs, requests, Loss(rounded_down(rho, _DIGITS), "rho"))
+        claims = _claims_of(requests, asks)
         if any(claim.mechanism != "discrete_gaussian" for claim in claims):
             return None
         if guess and guarantee.is_kept_by(claims):
@@ -188,7 +197,7 @@ def _of_whole(outputs: Sequence[Typed], guarantee: Guarantee) -> list[Ask[Any]] 
     return None
 
 
-def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
+def _in_unit(outputs: Sequence[Typed], requests: Requests, target: Loss) -> list[Ask[Any]]:
     """Return outputs that cost a sum together, each by the better mechanism for its unit."""
     claims = [ask.query.claim for ask, _ in outputs]
     units = {claim.loss.unit for claim in claims}
@@ -199,7 +208,15 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
         ask.reaching(types, target.unit) if weight is None else replace(ask, query=ask.query.in_unit(target.unit))
         for (ask, types), weight in zip(outputs, weights, strict=True)
     ]
-    gone = cost([ask.query.claim for ask, weight in zip(in_unit, weights, strict=True) if weight is None], target.unit)
+    is_open = any(claim._is_open for claim in claims)
+    gone = (
+        cost([one for one in _claims_of(requests, in_unit) if not one._is_open], target.unit)
+        if is_open
+        else Fraction(0)
+    )
+    if is_open:  # those that share sums need less
+        needed = _with_requests(requests, in_unit, lambda request: request.needed)
+        weights = [None if weight is None else weight * part for weight, part in zip(weights, needed, strict=True)]
     rest, parts = target.value - gone, sum(weight for weight in weights if weight is not None)
     if not rest > 0:
         msg = (
@@ -207,10 +224,27 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
             ".\n\nHint: a larger guarantee, or fewer outputs with a loss of their own."
         )
         raise ValueError(msg)
-    return [
+    asks = [
         ask if weight is None else _at_cost(ask, Loss(rest * weight / parts, target.unit))
         for ask, weight in zip(in_unit, weights, strict=True)
     ]
+    return _with_requests(requests, asks, lambda request: request.every)
+
+
+def _with_requests(
+    requests: Requests, asks: Sequence[Ask[Any]], of: Callable[[AnyRequest[Any]], Iterable[FoundT]]
+) -> list[FoundT]:
+    """Return something of the requests, one after the other, that have these outputs in the place of theirs."""
+    left, found = list(asks), list[FoundT]()
+    for request in requests:
+        number = len(request.every)
+        found += of(request.with_asks(left[:number]))
+        left = left[number:]
+    return found
+
+
+def _claims_of(requests: Requests, asks: Sequence[Ask[Any]]) -> list[Claim]:
+    return _with_requests(requests, asks, lambda request: request.claims)
 
 
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
@@ -228,6 +262,7 @@ def _error(ask: Ask[Any], types: Columns) -> float | None:
 
 def _chosen(
     outputs: Sequence[Typed],
+    requests: Requests,
     found: Mapping[Unit, Sequence[Ask[Any]]],
     errors: Mapping[Unit, Sequence[float | None]],
     refused: Mapping[Unit, str],
@@ -243,7 +278,7 @@ def _chosen(
         unit, why = "epsilon", f", in which alone {', '.join(map(repr, only))} can be requested"
 
     def has_room(unit: Unit) -> bool:
-        return budget is None or budget._has_room(ask.query.claim for ask in found[unit])
+        return budget is None or budget._has_room(_claims_of(requests, found[unit]))
 
     if not has_room(unit) and has_room(_OTHER[unit]):
         unit, why = _OTHER[unit], ", in which alone the budget has room"
@@ -284,6 +319,7 @@ class OfAnswers(Suggesting):
 
 
 QueryT = TypeVar("QueryT", bound="PrivateQuery")
+FoundT = TypeVar("FoundT")
 
 
 @all_called
@@ -762,10 +798,11 @@ def _scaled(
     queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None
 ) -> list[QueryT]:
     outputs = [output for query in queries for output in query._planned.typed(query._public_engine)]
+    requests = [query._planned for query in queries]
     if epsilon is None and rho is None and delta is None:
-        asks, taken = _at_rest(outputs, queries[0].budget)
+        asks, taken = _at_rest(outputs, requests, queries[0].budget)
     else:
-        asks, taken = _at_numbers(outputs, Loss.of(epsilon=epsilon, rho=rho), delta, queries[0].budget)
+        asks, taken = _at_numbers(outputs, requests, Loss.of(epsilon=epsilon, rho=rho), delta, queries[0].budget)
     found, first = [], 0
     for query in queries:
         number = len(query._planned.every)
@@ -794,7 +831,7 @@ def followed(queries: Sequence[QueryT]) -> list[QueryT]:
 
 
 def _at_numbers(
-    outputs: Sequence[Typed], loss: Loss, delta: Number | None, budget: Budget | None
+    outputs: Sequence[Typed], requests: Requests, loss: Loss, delta: Number | None, budget: Budget | None
 ) -> tuple[list[Ask[Any]], UnitTaken | None]:
     if delta is not None and loss.unit == "rho":
         msg = (
@@ -805,21 +842,28 @@ def _at_numbers(
     total = None if delta is None else total_delta(delta)
     warn_if_large(loss, total)
     if total is not None:
-        return at_guarantee(outputs, loss.value, total, budget)
+        return at_guarantee(outputs, requests, loss.value, total, budget)
     if any(ask.query.claim._needs_delta for ask, _ in outputs):
         msg = (
             f"scaled_to must be given epsilon and delta, got {loss} alone: keys that are selected need a delta.\n\n"
             "Hint: scaled_to(epsilon=1, delta=1e-6), or keys(…, delta=1e-8)."
         )
         raise ValueError(msg)
-    return _at_sum(outputs, loss), None
+    return _at_sum(outputs, requests, loss), None
 
 
-def _at_sum(outputs: Sequence[Typed], loss: Loss) -> list[Ask[Any]]:
-    if any(ask.query.claim._is_open for ask, _ in outputs):
-        return _in_unit(outputs, loss)
-    claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], loss)
-    return [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
+def _at_sum(outputs: Sequence[Typed], requests: Requests, loss: Loss) -> list[Ask[Any]]:
+    asks = [ask for ask, _ in outputs]
+    if any(ask.query.claim._is_open for ask in asks):
+        return _in_unit(outputs, requests, loss)
+
+    def with_claims(claims: Sequence[Claim]) -> list[Ask[Any]]:
+        return [ask.with_claim(claim) for ask, claim in zip(asks, claims, strict=True)]
+
+    def cost_of(claims: Sequence[Claim]) -> Fraction:
+        return cost(_claims_of(requests, with_claims(claims)), loss.unit)
+
+    return with_claims(scaled_claims([(ask.name, ask.query.claim) for ask in asks], loss, cost_of))
 
 
 def without_data(

@@ -21,7 +21,8 @@ from dp_polars._bins.binning import Binning, Clamping, OneCode
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import PersonWeight
 from dp_polars._statistics.measures import BETA
-from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, KeysThatAreThere
+from dp_polars._statistics.shared_sums import draws_shared
+from dp_polars._statistics.statistic import Columns, CountRule, DrawnOnce, HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
     from dp_polars._release.protection import Limits
@@ -55,8 +56,9 @@ class Output:
     def names(self, *, intervals: bool) -> list[str]:
         return [self.name, *(names_of_ends(self.name) if self.query.has_ends(intervals=intervals) else ())]
 
-    def drawn(self, histograms: Sequence[Histogram]) -> tuple[pl.Series, ...]:
-        return self.query.drawn(histograms, *self.types)
+    def drawn(self, histograms: Sequence[Histogram], known: DrawnOnce) -> tuple[pl.Series, ...]:
+        """Draw from its histograms, but for what other outputs drew already: all of it is in `known` afterwards."""
+        return self.query.drawn_once(histograms, known, *self.types)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,11 @@ class Presentation:
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
         widths = (output.query.answer_width(*output.types) for output in outputs if output.query.has_intervals)
         numbers = groups * sum(widths)
-        return Shown(tuple(outputs), self, beta_of_each(numbers) if self.intervals == "all" else BETA)
+        if self.intervals != "all":
+            return Shown(tuple(outputs), self)
+        # Numbers that share noise are not independent: of these, the probabilities add up.
+        shares = any(draws_shared(output.query) for output in outputs)
+        return Shown(tuple(outputs), self, BETA / numbers if shares and numbers else beta_of_each(numbers))
 
 
 #: As it was drawn: without intervals, every group.
@@ -359,8 +365,9 @@ class Work:
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw for every output once, and return the keys and what was drawn; columns are named by their places."""
         columns = self.keys.get_columns() if isinstance(self.keys, pl.DataFrame) else []
+        known: DrawnOnce = {}
         for output in self.outputs:
-            columns += output.drawn([histograms[spec] for spec in output.specs])
+            columns += output.drawn([histograms[spec] for spec in output.specs], known)
         return pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)])
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:

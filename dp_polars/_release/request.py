@@ -38,6 +38,14 @@ from dp_polars._release.pipeline import CheckedPipeline, Pipeline
 from dp_polars._release.protection import Protection, limits_in_words
 from dp_polars._release.public_keys import in_types_of
 from dp_polars._statistics.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
+from dp_polars._statistics.shared_sums import (
+    Part,
+    alone,
+    draws_shared,
+    first_draw,
+    part_that_is_needed,
+    with_shared_sums,
+)
 from dp_polars._statistics.statistic import Asked, Columns, HistogramQuery
 from dp_polars._steps.gate import row_by_row
 
@@ -171,8 +179,14 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
-        """What the ledger is charged for, each with its claim."""
-        return tuple((str(ask), ask.query.claim) for ask in self.every)
+        """What the ledger is charged for, with its claim: each output, or what several outputs share."""
+        found: dict[object, tuple[str, Claim]] = {}
+        for place, ask in enumerate(self.every):
+            for draw in draws_shared(ask.query) or (None,):
+                found[place if draw is None else draw] = (
+                    (str(ask), ask.query.claim) if draw is None else (str(draw), draw.claim)
+                )
+        return tuple(found.values())
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -314,6 +328,11 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return the request about one of others as that is now, if it is about what one of them does; else itself."""
         return self
 
+    @property
+    def needed(self) -> list[Fraction]:
+        """How much of its part of a loss each output without a loss needs."""
+        return [Fraction(1)] * len(self.every)
+
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:  # noqa: ARG002
         """Return every output with the types of its columns; none without an engine."""
         return [(ask, ()) for ask in self.every]
@@ -327,8 +346,8 @@ class AnyRequest(ABC, Generic[AskedT]):
             "neighboring_relation": self.protection.neighboring_relation,
             "privacy_unit": self.protection.privacy_unit,
             "limits": in_words(self.limits_of(ask)) or None,
-            "score_range": float(claim.score_range),
-            "rate": None if claim._is_open else float(claim.rate),
+            "score_range": float(first_draw(ask.query).score_range),
+            "rate": None if claim._is_open else float(first_draw(ask.query).rate),
             "delta": loss_up(claim.delta),
             "epsilon": loss_up(claim.cost("epsilon")) if claim._has_epsilon and not claim._is_open else None,
             "rho": None if claim._is_open else loss_up(claim.cost("rho")),
@@ -409,6 +428,8 @@ def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | 
 class Request(AnyRequest[HistogramQuery]):
     """Answers about columns, for each public group, or for all rows together."""
 
+    shares_sums: ClassVar[bool] = True  # whether statistics of the same rows share their sums
+
     @classmethod
     def of(
         cls,
@@ -424,12 +445,30 @@ class Request(AnyRequest[HistogramQuery]):
         bounded = (replace(ask, query=under(pipeline.protection, ask, groups)) for ask in asks)
         request = cls(pipeline, keys, tuple(bounded))
         if all(ask.within is None for ask in request.asks):
-            return request
+            return request.with_asks(request.asks)
         return request.with_asks(ask.reaching(types, unit) for ask, types in request.typed(engine))
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:  # noqa: ARG002
         """Return the contribution limits of one output."""
         return self.protection
+
+    def with_asks(self, asks: Iterable[Ask[HistogramQuery]], taken: UnitTaken | None = None) -> Self:
+        """Return the request of outputs at other losses: those of the same rows share their sums."""
+        asks = tuple(asks)
+        if not self.shares_sums:
+            return super().with_asks(asks, taken)
+        shared = with_shared_sums(_parts(asks), self.groups)
+        return super().with_asks((replace(ask, query=query) for ask, query in zip(asks, shared, strict=True)), taken)
+
+    @property
+    def alone(self) -> Self:
+        """The request of the same outputs, each with draws of its own."""
+        return replace(self, asks=tuple(replace(ask, query=alone(ask.query)) for ask in self.asks))
+
+    @property
+    def needed(self) -> list[Fraction]:
+        """How much of its part of a loss each output without a loss needs, since some share sums."""
+        return part_that_is_needed(_parts(self.asks), self.groups) if self.shares_sums else super().needed
 
     @property
     def about(self) -> str:
@@ -548,6 +587,8 @@ class Request(AnyRequest[HistogramQuery]):
             yield f"A person in all {self.groups:,} listed groups counts in {most / self.groups:.0%} of them."
         if (values := ask.query.of_values(*types)) is not None:
             yield values
+        for draw in draws_shared(ask.query):
+            yield f"The {draw.what} is drawn once for {' and '.join(draw.outputs)}, with {draw.claim}."
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no limit says in how many a person counts."""
@@ -620,6 +661,15 @@ def _typed(column: pl.Expr, schema: pl.Schema, what: str) -> tuple[pl.Expr, pl.D
         return column, schema[name]
     column = row_by_row(column, schema, what)
     return column, pl.LazyFrame(schema=schema).select(column).collect_schema().dtypes()[0]
+
+
+def _parts(asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
+    """Return statistics with what tells whose rows contribute: those with a value of the same expression do."""
+    return [Part(ask.name, tuple(map(_text_of, ask.columns)), ask.query) for ask in asks]
+
+
+def _text_of(column: pl.Expr) -> bytes:
+    return bytes(column.meta.undo_aliases().meta.serialize())
 
 
 def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:

@@ -152,6 +152,8 @@ class StagedRequest(Request):
     whatever that is: `docs/proofs/limits.md`.
     """
 
+    shares_sums = False  # which limits and bounds outputs have is not known before
+
     sets: tuple[_Set, ...] = field(default=(), kw_only=True)
     choices: tuple[Ask[LimitChoice], ...] = field(default=(), kw_only=True)
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict, kw_only=True)  # by output

@@ -42,7 +42,7 @@ from dp_polars._bins.weights import (
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
-from dp_polars._statistics.statistic import CountRule, HistogramQuery, clipped_to, in_lists
+from dp_polars._statistics.statistic import CountRule, DrawnOnce, HistogramQuery, clipped_to, in_lists
 
 # Of the largest power of ten in the distance of found bounds, to which values count.
 _DIGITS = 6
@@ -54,6 +54,18 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 
 
 @dataclass(frozen=True)
+class SharedDraw:
+    """One draw of several statistics of a query: a sum of the same rows, with noise on it once."""
+
+    claim: Claim  # of this draw alone
+    what: str  # what it is on, in a few words
+    outputs: tuple[str, ...]  # the names of all that follow from it
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.outputs)}: {self.what}"
+
+
+@dataclass(frozen=True)
 class Measure(HistogramQuery):
     """Numbers for each group, with noise.
 
@@ -61,6 +73,9 @@ class Measure(HistogramQuery):
     """
 
     in_parts: bool = field(default=False, kw_only=True)
+    # The draws that it shares with other statistics, in the order of its count rules. Empty: it has draws of its own.
+    # If it shares some, `claim` is what it pays for all of them.
+    shared: tuple[SharedDraw, ...] = field(default=(), kw_only=True)
     has_intervals: ClassVar[bool] = True
     weighs_people: ClassVar[bool] = True
 
@@ -84,8 +99,13 @@ class Measure(HistogramQuery):
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return ALL if relation == "add_or_remove_one" else self.exchanged / self.range_of(relation, groups)
 
+    @property
+    def alone(self) -> Self:
+        """The same statistic with draws of its own."""
+        return replace(self, shared=()) if self.shared else self
+
     def with_claim(self, claim: Claim) -> Self:
-        return checked(super().with_claim(claim))
+        return self if self.shared and claim == self.claim else checked(super(Measure, self.alone).with_claim(claim))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the most that one row changes what each draw is on, in its whole units, over the claim's range."""
@@ -103,8 +123,12 @@ class Measure(HistogramQuery):
 
         Without the column's type, as far as it is known.
         """
-        claim, scales = self.claim, zip(self.changes(*columns), self.bits_of_parts(*columns), strict=True)
-        return tuple(replace(claim, score_range=claim.score_range * change * 2**bits) for change, bits in scales)
+        scales = [*zip(self.changes(*columns), self.bits_of_parts(*columns), strict=True)]
+        claims = [draw.claim for draw in self.shared] or [self.claim] * len(scales)
+        return tuple(
+            replace(claim, score_range=claim.score_range * change * 2**bits)
+            for claim, (change, bits) in zip(claims, scales, strict=True)
+        )
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
@@ -127,10 +151,28 @@ class Total(Measure):
 
     def drawn_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw from the sum of weights of each group, shape (g,), for each histogram: each with noise on it, once."""
-        return tuple(pl.Series(noisy(*one)) for one in zip(totals, self.noise(*columns), strict=True))
+        return self._drawn(totals, {}, *columns)
+
+    def _drawn(self, totals: Sequence[Ints], known: DrawnOnce, *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        draws = self.shared or (None,) * len(totals)
+        drawn = []
+        for draw, total, claim in zip(draws, totals, self.noise(*columns), strict=True):
+            found = None if draw is None else known.get(draw)
+            if found is None:
+                found = pl.Series(noisy(total, claim))
+                if draw is not None:
+                    known[draw] = found
+            drawn.append(found)
+        return tuple(drawn)
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        return self.drawn_of_totals([totals_of(histogram) for histogram in histograms], *columns)
+        assert not self.shared, "a draw that others share is drawn once"
+        return self.drawn_once(histograms, {}, *columns)
+
+    def drawn_once(
+        self, histograms: Sequence[Histogram], known: DrawnOnce, *columns: pl.DataType
+    ) -> tuple[pl.Series, ...]:
+        return self._drawn([totals_of(histogram) for histogram in histograms], known, *columns)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
         return (pl.Int64(),) * len(self.changes())

@@ -19,6 +19,7 @@ from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
 from dp_polars._base.numbers import Number, as_fraction, cost_up, float_up, given, loss_up, one_of, show
 from dp_polars._bins.candidates import Grid, ends_of
+from dp_polars._statistics.shared_sums import draws_shared, first_draw
 from dp_polars._statistics.statistic import Asked
 
 #: The δ at which a loss is also given as an ε, where no other one is requested.
@@ -270,16 +271,16 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
 
 
 def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = ()) -> Facts:
-    claim = query.claim
+    claim, drawn = query.claim, first_draw(query)
     return {
         "name": name,
         "selects": selects,
         "mechanism": claim.mechanism,
         "loss": {"unit": claim.loss.unit, **number_facts(claim.loss.value), "delta": number_facts(claim.delta)},
-        "rate": float(claim.rate),
-        "scale": float(1 / claim.rate) if "discrete" in claim.mechanism else None,
-        "score_range": str(claim.score_range),
-        "draws": claim._draws,
+        "rate": float(drawn.rate),
+        "scale": float(1 / drawn.rate) if "discrete" in claim.mechanism else None,
+        "score_range": str(drawn.score_range),
+        "draws": len(draws_shared(query)) or claim._draws,
         "candidates": _candidates(query, types),
         "clipping": query.clipping,
     }

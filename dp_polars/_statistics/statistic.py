@@ -31,6 +31,8 @@ from dp_polars._mechanisms.partition_selection import (
 
 # The types of the columns that a query reads, in their order.
 Columns: TypeAlias = "tuple[pl.DataType, ...]"
+# What several statistics of a query share, and what was drawn of it.
+DrawnOnce: TypeAlias = "dict[object, pl.Series]"
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,15 @@ class HistogramQuery(Query):
         What is drawn are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
         all that leaves this statistic, and nothing but what was drawn.
         """
+
+    def drawn_once(
+        self,
+        histograms: Sequence[Histogram],
+        known: DrawnOnce,  # noqa: ARG002
+        *columns: pl.DataType,
+    ) -> tuple[pl.Series, ...]:
+        """Return what `drawn` does, with what other statistics of the query drew before; what they share is added."""
+        return self.drawn(histograms, *columns)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
         """Return the types of the columns of `drawn`: whole numbers (or lists of them), or the answers themselves."""

@@ -111,7 +111,7 @@ def loss_for(
             "Hint: dp_polars.protect(…).group_by(…).agg(…) makes one, of expressions too."
         )
         raise TypeError(msg)
-    request = request_of(query)
+    request = request_of(query).alone
     needed, often = as_fraction("groups", groups), as_probability("confidence", confidence)
     if not 0 < needed <= 1:
         msg = f"groups must be above 0 and at most 1, got {groups!r}."

@@ -169,7 +169,7 @@ def simulate(
             msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
             raise ValueError(msg)
         table = public_table("simulate", query, "frame", frame, allow_private=allow_private)
-        keys, _, of_outputs = counted(query, table)
+        keys, _, of_outputs = counted(query, table, each_alone=losses is not None)
         outputs = [one.simulated for one in of_outputs]
     elif isinstance(query, PrivateExpr):
         keys, outputs = of_expression(query, plan_of("frame", frame), by)

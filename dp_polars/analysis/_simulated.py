@@ -29,6 +29,7 @@ from dp_polars._statistics.averages import Average, Mean
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import FirstAbove, own_sensitivities
 from dp_polars._statistics.measures import Multiple, Total, ValueCounts
+from dp_polars._statistics.shared_sums import CentredSum
 from dp_polars._statistics.statistic import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
@@ -422,6 +423,8 @@ def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: S
     `truly`, `bounded`: for each histogram, the sum of weights of each group in whole units, shape (g,): of all rows,
         and of what counts. Those of an average may be floats.
     """
+    if isinstance(statistic, CentredSum):
+        return _law_of_centred_sum(statistic, types, truly, bounded)
     if isinstance(statistic, Multiple):
         return law_of_numbers(statistic, types, truly[0], bounded[0])
     if not isinstance(statistic, Average):
@@ -464,6 +467,50 @@ def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Int
                 "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1) * step,
                 "answer_5": named(bounded + rounded(-bound, bits)),
                 "answer_95": named(bounded + rounded(bound, bits)),
+            }
+        )
+
+    return law
+
+
+def _law_of_centred_sum(statistic: CentredSum, types: Columns, truly: Sequence[Any], bounded: Sequence[Any]) -> Law:
+    """Return what gives the law of a sum that follows from the draws of a mean, from all combinations of their noise.
+
+    It is in the unit of its answers, and the noise is the same in all groups.
+    """
+
+    def law(claim: Claim) -> pl.DataFrame:
+        asked, step = statistic.with_claim(claim), float(statistic.known_step(*types))
+        if not isinstance(asked, CentredSum):  # at another loss it is alone
+            in_steps = (np.rint(statistic.of_totals(one, *types) / step).astype(np.int64) for one in (truly, bounded))
+            return law_of_numbers(asked, types, *in_steps)(claim)
+        (distances, of_distances), (counts, of_counts) = (
+            _coarse_cells(noise, round(_ALL_CELLS**0.5) // 2) for noise in asked.noise(*types)
+        )
+        units = [
+            np.ldexp(part, -bit) for part, bit in zip((distances, counts), asked.bits_of_parts(*types), strict=True)
+        ]
+        off = asked.of_totals([units[0][:, None], units[1][None, :]], *types).ravel()
+        order = np.argsort(off)
+        off, probabilities = off[order], np.multiply.outer(of_distances, of_counts).ravel()[order]
+        upto = np.cumsum(probabilities)
+        ends = off[np.searchsorted(upto, [_END, 1 - _END])]
+        true, among = asked.of_totals(truly, *types), asked.of_totals(bounded, *types)
+        # E│X + b│ = b·(1 − 2·P(X < −b)) + E X − 2·E(X; X < −b)
+        bias, means = among - true, np.append(0.0, np.cumsum(off * probabilities))
+        below = np.searchsorted(off, -bias)
+        errors = bias * (1 - 2 * np.append(0.0, upto)[below]) + means[-1] - 2 * means[below]
+
+        def named(sums: Floats) -> pl.Series:
+            return asked.named([np.rint(sums / step).astype(np.int64)], *types)
+
+        return pl.DataFrame(
+            {
+                "true_answer": named(true),
+                "probability_true": pl.Series([None] * len(true), dtype=pl.Float64),
+                "expected_error": errors,
+                "answer_5": named(among + ends[0]),
+                "answer_95": named(among + ends[1]),
             }
         )
 

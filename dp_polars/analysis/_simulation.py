@@ -32,6 +32,7 @@ from dp_polars._statistics.averages import Average
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._statistics.measures import Total, ValueCounts, totals_of
+from dp_polars._statistics.shared_sums import CentredSum
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, ListQuery, Query
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._simulated import Histograms, Law
@@ -156,9 +157,13 @@ class Counted:
         return replace(self, parts=parts).simulated
 
 
-def counted(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, Work, list[Counted]]:
-    """Return the public keys, the work and what is counted for each output."""
+def counted(
+    query: PrivateQuery, table: pl.LazyFrame, *, each_alone: bool = False
+) -> tuple[pl.DataFrame, Work, list[Counted]]:
+    """Return the public keys, the work and what is counted for each output; `each_alone`: none shares sums."""
     request = request_of(query)
+    if each_alone:
+        request = request.alone
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine.of(table)
     work, wanted = request.bind(engine), []
@@ -282,7 +287,7 @@ def _output(
     elif isinstance(query, Total):
         number = len(query.changes())
         truly, bounded = ([totals_of(one) for one in side] for side in zip(*parts[:number], strict=True))
-        if isinstance(query, Average):
+        if isinstance(query, (Average, CentredSum)):
             weighed = zip(in_parts[:number], bits, strict=False)
             bounded = [np.ldexp(totals_of(one.bounded), -bit) for one, bit in weighed]
         law = _simulated.law_of_total(query, types, truly, bounded)

@@ -19,6 +19,7 @@ from dp_polars._statistics.averages import Average
 from dp_polars._statistics.measures import Count, Multiple, Total
 from dp_polars.analysis._laws import NoiseLaw
 from dp_polars.analysis._simulated import law_of_total
+from tests.helpers.alone import alone
 from tests.helpers.refusals import refused
 from tests.statistical.goodness import fits
 
@@ -203,7 +204,7 @@ def test_value_counts_have_one_row_for_a_group():
 
 
 def people_query(**bounds):
-    return (
+    return alone(
         protect("p", **bounds)
         .group_by({"g": ["u", "v"]})
         .agg(
@@ -385,3 +386,28 @@ def test_an_average_may_have_one_draw_or_several(draws):
         of_sum = np.convolve(of_sum, law)
     exact = of_sum @ abs(np.arange(len(of_sum)) - draws * reach)
     assert found == pytest.approx(exact, rel=0.003 if draws <= 3 else 0.01)
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.05}], ids=str)
+def test_a_sum_that_shares_draws_has_their_law(loss):
+    """Against many releases: the mean error, and how often the ends are passed. At other losses it is alone."""
+    groups = 20_000
+    frame = pl.DataFrame({"g": [0] * 30, "x": [*range(10)] * 3}).with_columns(p=pl.int_range(30) // 2)
+    asked = {"rows": dpp.count("x", **loss), "total": dpp.sum("x", 0, 9, **loss), "mean": dpp.mean("x", 0, 9, **loss)}
+    bounds = {"max_rows": 2}
+    law = analysis.simulate(dpp.protect("p", **bounds).group_by({"g": [0]}).agg(**asked), frame).row(1, named=True)
+    many = (
+        frame.drop("g").join(pl.DataFrame({"g": range(groups)}), how="cross").with_columns(p=pl.struct("p", "g").hash())
+    )
+    drawn = dpp.protect("p", **bounds).group_by({"g": range(groups)}).agg(**asked).release(many.lazy())["total"]
+    true = float(law["true_answer"])
+    assert true == 135
+    off = (drawn - true).abs()
+    assert law["expected_error"] == pytest.approx(off.mean(), abs=5 * off.std() / groups**0.5)
+    for end, below in (("answer_5", drawn < float(law["answer_5"])), ("answer_95", drawn > float(law["answer_95"]))):
+        assert below.mean() == pytest.approx(0.05, abs=0.008), end
+    (unit,) = loss
+    own = analysis.simulate(dpp.protect("p", **bounds).agg(dpp.sum("x", 0, 9, **loss)), frame)["expected_error"].item()
+    tried = analysis.simulate(dpp.protect("p", **bounds).agg(**asked), frame, losses=[loss[unit]])
+    assert tried.filter(output="total")["expected_error"].item() == pytest.approx(own)
+    assert law["expected_error"] < 0.8 * own

@@ -919,6 +919,22 @@ class Conformance:
         # A row more in one of some forty in the sum, or in their number, would show a hundred times as much.
         assert dict(released.rows()) == pytest.approx({g: g for g in range(8)}, abs=1e-4)
 
+    @pytest.mark.parametrize("bounds", [{"max_rows": 3}, {"max_groups": 3, "max_rows_per_group": 1}, None])
+    def test_each_shared_sum_is_drawn_once(self, bounds):
+        """With much noise: a sum is the mean times the number of rows, and two counts of one column are one draw."""
+        frame = pl.DataFrame({"p": [i // 24 for i in range(2400)], "g": [i % 8 for i in range(2400)]})
+        query = protected({"g": range(8)}, **(bounds or {"unit": None})).agg(
+            rows=dpp.count("g", epsilon=1),
+            again=dpp.count("g", epsilon=1),
+            total=dpp.sum("g", -20, 30, epsilon=1),
+            mean=dpp.mean("g", -20, 30, epsilon=1),
+        )
+        assert len(query._request.claims) == 2
+        released = self.to_polars(release_by(query, self.make(frame)))
+        assert released["rows"].to_list() == released["again"].to_list()
+        off = released.select((pl.col("total") - pl.col("mean") * pl.col("rows")).abs().max()).item()
+        assert off <= 0.5 + 30 / 2 + 1e-6  # the number of rows, and the sum, are rounded to whole ones
+
     # --- Public values ---
 
     def test_values_that_are_nearly_the_same_are_told_apart(self, near):

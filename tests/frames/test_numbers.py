@@ -11,6 +11,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
+from tests.helpers.alone import alone
 from tests.helpers.reference import pure_rho
 from tests.helpers.refusals import refusals
 
@@ -60,7 +61,7 @@ def test_answers(frame, engine, partitions):
 
 def test_explain_gives_errors_in_the_columns_unit():
     protected = ROWS.dp.protect("person", max_groups=2, max_rows_per_group=3).group_by(WARDS)
-    by_name = {row["output"]: row for row in protected.agg(**asks(epsilon=1)).explain().to_dicts()}
+    by_name = {row["output"]: row for row in alone(protected.agg(**asks(epsilon=1))).explain().to_dicts()}
     # P(|X| >= 1 + w) = 2q^(w+1)/(1+q) <= 0.05, q = exp(−1/scale): people 2, rows 6, sums 30 and 6.00.
     expected = {"people": 6, "rows": 18, "values": 18, "sum": 90, "counts": 18}
     for name, error in expected.items():
@@ -148,7 +149,7 @@ def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, says,
 
 def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without_a_type():
     asked = {name: ask for name, ask in (asks(epsilon=1) | choices(epsilon=1)).items() if name not in ("people", "top")}
-    query = ROWS.dp.protect(None).group_by(WARDS).agg(**asked)
+    query = alone(ROWS.dp.protect(None).group_by(WARDS).agg(**asked))
     explained, clipping = query.explain(), {ask.name: ask.query.clipping for ask in query._asks}
     nothing = "No row is dropped. The error is that of the noise alone."
     notes = dict(explained.select("output", "note").rows())
@@ -202,7 +203,7 @@ def test_a_gaussian_has_no_place_on_a_budget_in_epsilon(monkeypatch):
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_budgets_are_charged_each_number(unit):
     budget = dpp.Budget(**{unit: 100})
-    query = ROWS.dp.protect("person", max_rows=2, max_groups=1, budget=budget).agg(**asks(epsilon=1))
+    query = alone(ROWS.dp.protect("person", max_rows=2, max_groups=1, budget=budget).agg(**asks(epsilon=1)))
     query.release()
     claims = {ask.name: ask.query.claim for ask in query._asks}
     assert budget.spent == sum(claim.cost(unit) for claim in claims.values())

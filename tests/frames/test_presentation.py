@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._release.contract import beta_of_each
+from tests.helpers.alone import alone
 
 SURE = 10**9
 ROWS = pl.DataFrame(
@@ -183,7 +184,7 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
         "m": dpp.mean("x", 0, 10, **loss),
         "c": dpp.value_counts("x", [3, 9], **loss),
     }
-    query = dpp.protect(None).group_by({"g": range(per_release)}).agg(**asked)
+    query = alone(dpp.protect(None).group_by({"g": range(per_release)}).agg(**asked))
     width = noise_bound(query._asks[0].query.claim, beta_of_each(per_release * 5))
     one = pl.DataFrame({"g": np.repeat(np.arange(per_release), 30), "x": [3, 4] * (per_release * 15)})
     checked = query.release(one, intervals="all")
@@ -194,7 +195,7 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dp_polars._release.contract.beta_of_each", lambda numbers: beta_of_each(numbers // releases))
         every = many.dp.protect(None, budget=budget, dataset="many").group_by({"g": range(cells)}).agg(**asked)
-        found = every.release(intervals="all")
+        found = alone(every).release(intervals="all")
     inside = pl.col("n_low").is_between(0, 30) & (pl.col("n_high") >= 30)
     for name, true in (("n", 30), ("s", 105), ("m", 3.5)):
         inside &= (pl.col(f"{name}_low") <= true) & (pl.col(f"{name}_high") >= true)

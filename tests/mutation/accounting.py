@@ -210,7 +210,7 @@ MUTANTS = [
     _splits("total_delta", "check_delta(delta)", "Fraction(str(delta))", "a total is more than its losses are rounded to",
         "-k never_rounded_up"),
     # --- What OpenDP charges
-    _measurement("make_private_query", "ask.query.claim.cost(unit, distance)", "ask.query.claim.cost(unit)",
+    _measurement("make_private_query", "claim.cost(unit, distance)", "claim.cost(unit)",
         "many rows of a person cost as much as one", "::test_the_map_is_that_of_the_design_at_every_distance"),
     _measurement("opendp:_metric", "protection.unit or ()", "()", "people are rows to OpenDP",
         "::test_the_metric_says_what_a_person_is"),

@@ -10,6 +10,8 @@ _encoding = of("bins/test_encoding.py")
 _weights = of("statistics/test_weights.py")
 _intervals = of("statistics/test_intervals.py")
 _sums = of("statistics/test_sums.py")
+_shared_sums = of("statistics/test_shared_sums.py")
+_noise_pairs = of("mechanisms/test_noise_pairs.py")
 _numbers = of("privacy/test_numbers.py")
 _histograms = of("mechanisms/test_scores.py")
 _guaranteed = of("frames/test_guarantees.py")
@@ -21,6 +23,24 @@ MUTANTS = [
     # --- Weights as Polars' own arithmetic
     of("bins/test_native_weights.py")("OneCode.counts", "column_types.has_value(columns[0], types[0])",
         "columns[0].is_not_null()", "NaN is counted as a value"),
+    # --- Sums that statistics share
+    _shared_sums("Total._drawn", "None if draw is None else known.get(draw)", "None",
+        "each statistic draws a sum anew, and one draw is charged", "::test_draws_are_of_the_right_sums"),
+    _shared_sums("AnyRequest.charged", "draws_shared(ask.query) or (None,)", "draws_shared(ask.query)[:1] or (None,)",
+        "of the draws of each statistic only the first is charged", "::test_each_draw_is_charged_once"),
+    _shared_sums("_is_no_worse", "new.rate >= old.rate", "True",
+        "a mean that shares its draws has more noise than alone", "::test_nothing_is_worse_than_alone"),
+    _numbers("_statistics/shared_sums:_claim", "Fraction(-1)", "Fraction(0)",
+        "one who takes the place of another moves a sum of distances by half of what is charged",
+        "-k 'share_sums and replace_one'"),
+    _shared_sums("CentredSum.presented", "largest.bit_length() > _WIDEST - 1", "False",
+        "sums of many rows with wide bounds overflow", "::test_wide_sums_do_not_leave_64_bits"),
+    # --- Intervals of means
+    _noise_pairs("NoisePair.may_be", "_tail_of_laplace(far, self.scales[0], by * self.scales[1])",
+        "_tail_of_laplace(far, self.scales[0], 0 * by)", "intervals of means forget the noise of the number of rows",
+        "::test_the_true_quotient_is_between_the_ends"),
+    _noise_pairs("_slack_of_laplace", "1 - scale * math.log(2 / (1 + math.exp(-1 / scale)))", "0.0",
+        "whole numbers of noise pass their bound too often", "::test_whole_numbers_are_near_a_continuous_variable"),
     # --- Squares
     of("statistics/test_variances.py")("Squares.shift", "(steps * steps - 1) >> _MOST_SQUARES",
         "(steps * steps - 1) >> (_MOST_SQUARES + 2)", "sums of squares overflow"),

@@ -22,6 +22,7 @@ from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._engines.polars import weighing
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms import noise
+from tests.helpers.alone import alone
 from tests.helpers.noised import record
 from tests.helpers.reference import pure_rho
 from tests.privacy.datasets import renyi
@@ -84,6 +85,8 @@ def changes(
     monkeypatch: pytest.MonkeyPatch,
     exprs: dict[str, dpp.PrivateExpr],
     scaled: Callable[[PrivateQuery], PrivateQuery] = lambda query: query,
+    *,
+    shares: bool = False,
     **protection: object,
 ) -> tuple[dict[str, list[Draw]], PrivateQuery]:
     """What a person adds to each output: the numbers of all draws, before the noise.
@@ -93,6 +96,7 @@ def changes(
     worlds = persons()
     rows = [(str(world), 3 * world + group, value) for world, person in enumerate(worlds) for group, value in person]
     query = scaled(dpp.protect("person", **protection).group_by({"group": range(3 * len(worlds))}).agg(**exprs))
+    query = query if shares else alone(query)
     both = []
     for pairs in (0, 1 << 40):  # people are counted by hashing, or in a table: in both ways alike
         with monkeypatch.context() as patch:
@@ -103,6 +107,9 @@ def changes(
     hashed, drawn = both
     assert all((one.values == other.values).all() for one, other in zip(hashed, drawn, strict=True))
     parts, found = iter(drawn), {}
+    if shares:
+        found[""] = [Draw(one.claim, one.values.reshape(len(worlds), -1)) for one in drawn]
+        return found, query
     for ask in query._asks:
         of_ask = [next(parts) for _ in range(ask.query.claim._draws)]
         found[ask.name] = [Draw(one.claim, one.values.reshape(len(worlds), -1)) for one in of_ask]
@@ -216,7 +223,7 @@ def test_nor_does_a_replacement_in_one_group(bounds, keys, monkeypatch):
     grouped = private if keys is None else private.group_by(keys)
     everyone = [person for person in persons() if {group for group, _ in person} <= {0}]
     for loss in LOSSES:
-        query, found = grouped.agg(**asks(**loss)), {}
+        query, found = alone(grouped.agg(**asks(**loss))), {}
         for person in everyone:
             with monkeypatch.context() as patch:
                 parts = iter(record(patch))
@@ -231,11 +238,63 @@ def test_nor_does_a_replacement_in_one_group(bounds, keys, monkeypatch):
         check_costs(draws, query, "replace_one", lambda name, _: name in ONE_SIDED)
 
 
+# Statistics of the same rows, that share their sums, at losses that differ.
+SHARED = {
+    "report": ("count", "sum from 0", "mean", "sum"),
+    "above": ("count", "sum above 0", "mean"),
+    "spread": ("count", "var", "std", "sum"),
+    "sums": ("sum", "sum from 0", "sum above 0", "sum below 0"),
+    "all": (
+        "count",
+        "sum",
+        "sum from 0",
+        "sum above 0",
+        "sum below 0",
+        "sum in halves",
+        "mean",
+        "var",
+        "fine var",
+        "std",
+    ),
+}
+
+
+def shared_asks(names, unit):
+    losses = (EPSILON if unit == "epsilon" else RHO, Fraction(1, 3), Fraction(1, 4))
+    return {name: NUMBERS[name].ask(**{unit: losses[place % 3]}) for place, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("names", SHARED.values(), ids=SHARED)
+@pytest.mark.parametrize("bounds", [BOUNDS[4], BOUNDS[-1], NORMS[1]], ids=str)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_statistics_that_share_sums_cost_their_losses_together(names, bounds, unit, relation, monkeypatch):
+    """All draws of the query together; and the losses are used: no less noise is enough for some person."""
+    found, query = changes(monkeypatch, shared_asks(names, unit), shares=True, **bounds, neighboring_relation=relation)
+    paid = sum(ask.query.claim.loss.value for ask in query._asks)
+    assert query.loss.value == paid == sum(claim.loss.value for claim in query._request.claims)
+    cost = largest(found[""], relation)
+    assert cost <= paid
+    for draw, (_, claim) in zip(found[""], query._request.charged, strict=False):
+        if len(found[""]) == len(query._request.charged):
+            assert largest([draw], relation) <= claim.loss.value
+    if relation == "add_or_remove_one":
+        assert any(len(getattr(ask.query, "shared", ())) for ask in query._asks) or names == SHARED["sums"]
+        assert cost >= paid * Fraction(1, 4)
+
+
+def test_draws_that_are_shared_by_name_alone_would_cost_more(monkeypatch):
+    """The control: the same noise at the losses of two reports is charged as one of them."""
+    found, query = changes(monkeypatch, shared_asks(SHARED["report"], "epsilon"), shares=True, **BOUNDS[4])
+    one, _ = changes(monkeypatch, shared_asks(SHARED["report"][:1], "epsilon"), shares=True, **BOUNDS[4])
+    paid = sum(ask.query.claim.loss.value for ask in query._asks)
+    assert largest(found[""] + one[""]) > paid
+
+
 def test_bounds_left_out_are_those_of_the_public_groups(monkeypatch):
     """The worlds above need max_groups; without it, a person may be in all of three groups."""
     for bounds in ({"max_rows_per_group": 2}, {"max_rows": 2}, {"max_rows_per_group": 1, "max_rows": 2}):
         some, all_ = (
-            dpp.protect("person", **bounds, **more).group_by({"group": range(n)}).agg(**asks(epsilon=1))
+            alone(dpp.protect("person", **bounds, **more).group_by({"group": range(n)}).agg(**asks(epsilon=1)))
             for n, more in ((3, {}), (900, {"max_groups": 3}))
         )
         assert [ask.query.claim for ask in some._asks] == [ask.query.claim for ask in all_._asks]
@@ -243,7 +302,7 @@ def test_bounds_left_out_are_those_of_the_public_groups(monkeypatch):
 
 def test_a_person_beyond_the_bounds_would_cost_more(monkeypatch):
     """The control: the noise of bounded people, on numbers that nobody bounded."""
-    bounded = dpp.protect("person", max_rows=1).group_by({"group": range(2)}).agg(**asks(epsilon=EPSILON))
+    bounded = alone(dpp.protect("person", max_rows=1).group_by({"group": range(2)}).agg(**asks(epsilon=EPSILON)))
     found, loose = changes(monkeypatch, asks(epsilon=EPSILON), max_rows=3, max_rows_per_group=3, max_groups=3)
     for few, many in zip(bounded._asks, loose._asks, strict=True):
         cost = largest(found[many.name]) * few.query.claim.rate / many.query.claim.rate

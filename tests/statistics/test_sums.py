@@ -16,6 +16,7 @@ import dp_polars as dpp
 from dp_polars._base.numbers import show
 from dp_polars._bins.binning import Clamping
 from dp_polars._bins.weights import in_steps
+from tests.helpers.alone import alone
 from tests.helpers.noised import record
 from tests.helpers.reference import pure_rho
 
@@ -130,7 +131,7 @@ def test_noise_is_in_the_unit_of_what_it_is_added_to(column, step, on, relation,
     ]
     frame = pl.DataFrame({"x": values})
     if on == "frame":
-        frame.dp.protect(None, neighboring_relation=relation).agg(exprs).release()
+        alone(frame.dp.protect(None, neighboring_relation=relation).agg(exprs)).release()
     else:
         for expr in exprs:
             frame.select(expr)

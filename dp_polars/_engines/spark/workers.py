@@ -18,7 +18,7 @@ from dp_polars._base.numbers import Ints
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import Binning
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._statistics.statistic import COUNT, KeysThatAreThere
+from dp_polars._statistics.statistic import COUNT, DrawnOnce, KeysThatAreThere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,12 +208,13 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
     markers = np.flatnonzero(specs == MARKER)
     listed = groups[markers]
     columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
+    known: DrawnOnce = {}
     for answer in answers:
         counted = []
         for spec in answer.output.specs:
             places = np.flatnonzero(specs == spec)
             counted.append(_histogram(groups[places], codes[places], counts[places], listed))
-        columns += map(in_arrow, answer.output.drawn(counted), answer.drawn)
+        columns += map(in_arrow, answer.output.drawn(counted, known), answer.drawn)
     return columns
 
 

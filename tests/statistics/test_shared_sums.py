@@ -1,0 +1,308 @@
+"""Statistics of the same rows share their sums: which do, what each draw costs, and that none is worse than alone."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._accounting.claims import cost
+from dp_polars._statistics.measures import error_95
+from dp_polars._statistics.shared_sums import CentredSum
+from tests.helpers.alone import alone
+from tests.helpers.noised import record
+from tests.registry import RELATIONS
+
+X, Y = pl.col("x"), pl.col("y")
+UNITS = ["epsilon", "rho"]
+SHAPES = [{"max_rows": 1}, {"max_groups": 4, "max_rows_per_group": 3}, {"max_norm": 5}]
+
+
+def private(groups=3, *, unit="person", relation="add_or_remove_one", limits=SHAPES[1]):
+    frame = dpp.protect(unit, **limits if unit else {}, neighboring_relation=relation)
+    return frame.group_by({"g": range(groups)})
+
+
+def shared_of(query):
+    """The names of the outputs of each shared draw."""
+    draws = [draw for ask in query._asks for draw in getattr(ask.query, "shared", ())]
+    return sorted({(draw.what.partition(" from ")[0], draw.outputs) for draw in draws})
+
+
+REPORT = {
+    "rows": lambda **loss: X.dp.count(**loss),
+    "total": lambda **loss: X.dp.sum(0, 10, **loss),
+    "mean": lambda **loss: X.dp.mean(0, 10, **loss),
+}
+
+
+def report(unit="epsilon", losses=(1, 1, 1)):
+    return {name: ask(**{unit: loss}) for (name, ask), loss in zip(REPORT.items(), losses, strict=True)}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_report_has_two_draws(unit):
+    query = private().agg(**report(unit))
+    assert shared_of(query) == [
+        ("number of rows", ("rows", "total", "mean")),
+        ("sum of distances", ("total", "mean")),
+    ]
+    assert len(query._request.claims) == 2
+    assert cost(query._request.claims, unit) == query.loss.value == 3
+
+
+def test_only_the_same_rows_share():
+    query = private().agg(
+        len=dpp.len(epsilon=1),
+        of_y=Y.dp.mean(0, 10, epsilon=1),
+        of_some=pl.when(Y > 3).then(X).dp.mean(0, 10, epsilon=1),
+        count_of_some=pl.when(Y > 3).then(X).dp.count(epsilon=1),
+        rho=X.dp.count(rho=1),
+        people=dpp.n_people(epsilon=1),
+        nulls=X.dp.null_count(epsilon=1),
+        totals=X.dp.sum(0, 10, per_person=(0, 10), epsilon=1),
+        counts=X.dp.value_counts([1, 2], epsilon=1),
+        median=X.dp.median([1, 2], epsilon=1),
+        **report(),
+    )
+    assert shared_of(query) == [
+        ("number of rows", ("of_some", "count_of_some")),
+        ("number of rows", ("rows", "total", "mean")),
+        ("sum of distances", ("of_some",)),
+        ("sum of distances", ("total", "mean")),
+    ]
+
+
+def test_one_statistic_shares_nothing():
+    for asked in (
+        X.dp.count(epsilon=1),
+        X.dp.sum(0, 10, epsilon=1),
+        X.dp.mean(0, 1, epsilon=1),
+        X.dp.var(0, 1, epsilon=1),
+    ):
+        assert shared_of(private().agg(asked)) == []
+    for mixed in (
+        {"a": X.dp.count(epsilon=1), "b": Y.dp.count(epsilon=1)},
+        {"a": dpp.len(epsilon=1), "b": X.dp.count(epsilon=1)},
+    ):
+        assert shared_of(private().agg(**mixed)) == []
+
+
+def test_other_bounds_make_another_sum_and_no_other_count():
+    query = private().agg(
+        one=X.dp.mean(0, 10, epsilon=1), two=X.dp.mean(0, 20, epsilon=1), three=X.dp.var(0, 10, epsilon=1)
+    )
+    assert shared_of(query) == [
+        ("number of rows", ("one", "two", "three")),
+        ("sum of distances", ("one", "three")),
+        ("sum of distances", ("two",)),
+        ("sum of squares", ("three",)),
+    ]
+
+
+def noise_of(query, bits=True):
+    """The scale of all noise of an answer: added up in epsilon, squared in rho; in the unit of the column."""
+    scales = [Fraction(1, 2**bit) / claim.rate for claim, bit in zip(query.noise(), query.bits_of_parts(), strict=True)]
+    if not isinstance(query, CentredSum):
+        return scales
+    pair = [scales[0] / 2, abs(query.lower + query.upper) / 2 * scales[1]]
+    return [sum(pair) if query.claim._has_epsilon else Fraction(math.hypot(*map(float, pair)))]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("limits", [*SHAPES, None], ids=str)
+def test_nothing_is_worse_than_alone(limits, unit, relation):
+    """For all pairs and triples of statistics at losses that differ by far: each draw, and each error."""
+    kinds = {
+        "rows": lambda **loss: X.dp.count(**loss),
+        "total": lambda **loss: X.dp.sum(0, 8, **loss),
+        "far": lambda **loss: X.dp.sum(90, 98, **loss),
+        "both": lambda **loss: X.dp.sum(-4, 4, **loss),
+        "mean": lambda **loss: X.dp.mean(0, 8, **loss),
+        "var": lambda **loss: X.dp.var(-4, 4, **loss),
+        "std": lambda **loss: X.dp.std(0, 8, **loss),
+    }
+    shares = 0
+    for groups in (1, 4):
+        for names in [*itertools.combinations(kinds, 2), *itertools.combinations(kinds, 3)]:
+            for losses in ((1, 1, 1), (1, Fraction(1, 10), Fraction(1, 3)), (Fraction(1, 20), 1, 1)):
+                asked = {name: kinds[name](**{unit: loss}) for name, loss in zip(names, losses, strict=False)}
+                together = private(groups, unit=limits and "person", relation=relation, limits=limits).agg(**asked)
+                shares += bool(shared_of(together))
+                for ask, one in zip(together._asks, alone(together)._asks, strict=True):
+                    assert ask.query.claim == one.query.claim
+                    assert all(
+                        a <= b * (1 + 1e-15) for a, b in zip(noise_of(ask.query), noise_of(one.query), strict=True)
+                    )
+                    rows = 100 if ask.query.error_needs_rows else None
+                    if ask.query.in_parts:  # whole rows have noise that is rounded
+                        assert error_95(ask.query, rows) <= error_95(one.query, rows) * (1 + 1e-5)
+                assert cost(together._request.claims, unit) == sum(losses[: len(names)])
+    assert shares > 100 or (relation == "replace_one" and shares > 20)
+
+
+def test_a_sum_is_no_worse_by_its_exact_law():
+    """Whole rows: by all noise of both draws, and that of the sum alone."""
+    for (lower, upper), epsilon in itertools.product([(0, 8), (-2, 8), (4, 8)], (Fraction(1, 4), Fraction(1, 2))):
+        asked = {"rows": X.dp.count(epsilon=epsilon), "total": X.dp.sum(lower, upper, step=1, epsilon=epsilon)}
+        query = private(unit=None).agg(**asked)
+        total, one = query._asks[1].query, alone(query)._asks[1].query
+        assert isinstance(total, CentredSum)
+        laws = []
+        for claim in (*total.noise(pl.Int64()), *one.noise(pl.Int64())):
+            numbers = np.arange(-2000, 2001)
+            weights = np.exp(-abs(numbers) * float(claim.rate))
+            laws.append(weights / weights.sum())
+        numbers = np.arange(-2000, 2001)
+        off = abs(numbers[:, None] / 2 + (lower + upper) / 2 * numbers[None, :])
+        both = laws[0][:, None] * laws[1][None, :]
+        for far in range(1, 200, 7):
+            assert both[off > far].sum() <= laws[2][abs(numbers) >= far].sum()
+        error = total.error(1, 0.05, pl.Int64())
+        assert both[off > error - 0.5].sum() <= 0.05 < both[off > 0.7 * error].sum()
+
+
+def test_losses_go_to_the_draws_in_proportion_to_what_is_needed():
+    query = private().agg(**report(losses=(2, 1, 1)))
+    losses = {
+        draw.what.partition(" from")[0]: draw.claim.loss.value for ask in query._asks for draw in ask.query.shared
+    }
+    assert losses == {"number of rows": Fraction(8, 3), "sum of distances": Fraction(4, 3)}
+    # A sum needs both draws. If its loss is not enough for both, it has its own.
+    query = private().agg(total=X.dp.sum(0, 10, epsilon=1), mean=X.dp.mean(0, 10, epsilon=Fraction(1, 10)))
+    assert shared_of(query) == []
+    query = private().agg(
+        total=X.dp.sum(0, 10, epsilon=1),
+        mean=X.dp.mean(0, 10, epsilon=Fraction(1, 10)),
+        rows=X.dp.count(epsilon=Fraction(1, 10)),
+    )
+    assert shared_of(query) == [("number of rows", ("mean", "rows")), ("sum of distances", ("mean",))]
+
+
+def test_open_losses_leave_the_rest_to_others():
+    query = private().agg(people=dpp.n_people(), **{name: ask() for name, ask in REPORT.items()}).scaled_to(epsilon=1)
+    people, *others = (ask.query.claim.loss.value for ask in query._asks)
+    assert people == Fraction(1, 3)
+    assert others == [Fraction(2, 9)] * 3
+    assert [claim.loss.value for claim in query._request.claims] == [Fraction(1, 3)] * 3
+    assert query.loss.value == 1
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_query_costs_what_it_is_scaled_to(unit):
+    """Also in the other unit, in which draws that are shared cost more than those of each statistic alone."""
+    query = private().agg(median=X.dp.median([1, 2], epsilon=1), **report()).scaled_to(**{unit: Fraction(1, 2)})
+    assert query.loss.unit == unit or query.loss.unit == "epsilon"
+    assert Fraction(999, 2000) < cost(query._request.claims, unit) <= Fraction(1, 2)
+    promised = private().agg(**{name: ask() for name, ask in REPORT.items()}).scaled_to(epsilon=1, delta=1e-6)
+    budget = dpp.Budget(epsilon=1, delta=1e-6)
+    dpp.protect("person", max_rows=1, budget=budget)
+    assert budget._has_room(promised._request.claims)
+
+
+def test_an_error_is_found_alone_and_then_shared():
+    within = private().agg(rows=X.dp.count(within=50), mean=X.dp.mean(0, 10, epsilon=1))
+    only = private().agg(rows=X.dp.count(within=50))
+    assert within._asks[0].query.claim == only._asks[0].query.claim
+    assert shared_of(within) != []
+    explained = within.explain()
+    assert explained["error_95"][0] <= 50
+    assert "The number of rows is drawn once for rows and mean, with epsilon=" in explained["note"][0]
+
+
+FRAME = pl.DataFrame({"person": [1, 1, 2, 3, 3, 4, 5], "g": [0, 1, 0, 0, 2, 2, 1], "x": [1, 2, 3, 4, None, 10, 12]})
+
+
+def test_draws_are_of_the_right_sums(monkeypatch):
+    drawn = record(monkeypatch)
+    query = (
+        FRAME.lazy().dp.protect("person", max_groups=2, max_rows_per_group=1).group_by({"g": range(3)}).agg(**report())
+    )
+    found = query.release(intervals=True)
+    assert len(drawn) == 2
+    assert found["rows"].to_list() == [3, 2, 1]
+    assert found["total"].to_list() == [8, 12, 10]
+    assert found["mean"].to_list() == pytest.approx([8 / 3, 6, 10])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_answers_agree_and_intervals_hold(unit):
+    """With much noise a sum is the mean times the number of rows, up to rounding, and intervals hold with 95 %."""
+    groups = 20_000
+    frame = pl.DataFrame({"g": np.repeat(np.arange(groups), 8), "x": np.tile(np.arange(8), groups)})
+    frame = frame.with_columns(person=pl.int_range(pl.len()))
+    for person, limits in (("person", {"max_rows": 1}), (None, {})):
+        query = frame.lazy().dp.protect(person, **limits).group_by({"g": range(groups)})
+        loss = Fraction(1, 20) if unit == "epsilon" else Fraction(1, 2000)
+        found = query.agg(**report(unit, (loss,) * 3)).release(intervals=True)
+        inner = found.filter(pl.col("rows") > 1, pl.col("mean").is_between(0.001, 9.999))
+        assert inner.height > 1000
+        off = inner.select((pl.col("total") - pl.col("mean") * pl.col("rows")).abs().max()).item()
+        assert off <= (5.5 if person else 0.51)  # rows and sums are rounded to whole numbers
+        for name, true in (("rows", 8), ("total", 28), ("mean", 3.5)):
+            inside = found.select(pl.lit(true).is_between(f"{name}_low", f"{name}_high").mean()).item()
+            assert 0.9435 < inside < 0.975, (person, name, inside)
+
+
+def test_each_draw_is_charged_once(tmp_path):
+    budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
+    query = (
+        FRAME.lazy()
+        .dp.protect("person", max_groups=2, max_rows_per_group=1, budget=budget)
+        .group_by({"g": range(3)})
+        .agg(people=dpp.n_people(epsilon=1), **report())
+    )
+    query.release()
+    log = budget.log()
+    assert log["output"].to_list() if "output" in log.columns else True
+    assert log.height == 3
+    assert budget.spent == 4
+    texts = " ".join(map(str, log.rows()))
+    assert "rows, total, mean: number of rows" in texts
+    assert "total, mean: sum of distances from the middle of 0 and 10" in texts
+
+
+def test_wide_sums_do_not_leave_64_bits(monkeypatch):
+    """Numbers of parts times the middle of the bounds do: then exact integers decide."""
+    record(monkeypatch)
+    most, people = 2**29, 10_000
+    frame = pl.DataFrame({"person": range(people), "x": [most] * (people - 1) + [most // 2]})
+    query = (
+        frame.lazy()
+        .dp.protect("person", max_rows=1)
+        .agg(rows=X.dp.count(epsilon=1), total=X.dp.sum(0, most, step=1, epsilon=1))
+    )
+    total = query._asks[1].query
+    assert isinstance(total, CentredSum)
+    assert most * people << max(total.bits_of_parts()) > 2**62
+    assert query.release()["total"].item() == most * people - most // 2
+
+
+def test_all_intervals_of_shared_sums_hold_together():
+    """Three numbers of two draws: each fails with a third of 5 %, and all hold with 95 % at least."""
+    groups = 20_000
+    frame = pl.DataFrame({"g": np.repeat(np.arange(groups), 8), "x": np.tile(np.arange(8), groups)})
+    asked = report("epsilon", (Fraction(1, 20),) * 3)
+    own = (
+        frame.with_columns(person=pl.int_range(pl.len()))
+        .filter(pl.col("g") == 0)
+        .lazy()
+        .dp.protect("person", max_rows=1)
+    )
+    together, each = (own.agg(**asked).release(intervals=one) for one in ("all", True))
+    widths = [(one["rows_high"] - one["rows_low"]).item() for one in (together, each)]
+    bound = [2 * math.log(1 / beta) / (3 / 40) for beta in (0.05 / 3, 0.05)]  # N has half of 3/20
+    assert widths == pytest.approx(bound, abs=2)
+    query = frame.lazy().dp.protect(None).group_by({"g": range(groups)}).agg(**asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dp_polars._release.contract.BETA", 0.05 * groups)  # as if each group were a release of its own
+        found = query.release(intervals="all")
+    inside = pl.all_horizontal(
+        pl.lit(true).is_between(f"{name}_low", f"{name}_high")
+        for name, true in (("rows", 8), ("total", 28), ("mean", 3.5))
+    )
+    assert 0.9435 < found.select(inside.mean()).item() < 0.995
