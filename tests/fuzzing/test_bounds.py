@@ -90,7 +90,7 @@ def check_bounds(suite: Conformance, case: Case) -> None:
         sizes = by_group.values()
         assert sum(sizes) <= claim.total
         assert max(sizes, default=0) <= claim.per_group
-        assert sum(size**2 for size in sizes) <= claim._squares
+        assert sum(size**2 for size in sizes) <= claim.squares
         assert len(sizes) <= limits.get("max_groups", case.groups)
         assert len(sizes) >= 1, "somebody is left out"
         if people:
@@ -195,6 +195,6 @@ def test_histograms_are_those_of_the_reference(engine, request):
 
 def test_a_bound_that_is_not_enforced_is_found(monkeypatch):
     """The negative control: everything is kept, whatever the bounds."""
-    monkeypatch.setattr(Protection, "limits", lambda *_: Limits())
+    monkeypatch.setattr(Protection, "drawn_limits", lambda *_: Limits())
     with pytest.raises(AssertionError):
         explore(lambda case: check_bounds(suites.TestToy(), case), bounded(), examples=100, shrinks=False)
