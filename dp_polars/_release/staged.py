@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, claim_on
-from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, Unit, exact
+from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Loss, Terms, Unit, exact
 from dp_polars._bins.binning import OneCode
 from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Product, Work
@@ -266,7 +266,9 @@ class StagedRequest(Request):
             losses = [ask.query.claim.loss.value for ask in asks]
             noises = [self._noise(ask, of.what) for ask in asks]
             noise = sum((loss * one for loss, one in zip(losses, noises, strict=True)), Fraction(0)) / sum(losses)
-            loss, is_pure = query.claim.loss, asks[0].query.claim._has_epsilon
+            is_pure = asks[0].query.claim._has_epsilon
+            # The number of people beyond is paid for, too: offsets follow from the rate that is left for the choice.
+            loss = Loss(min(query.claim.rate * query.range_of_scores, Fraction(LARGEST)), "epsilon")
             widths = [one.query.answer_width() if one.query.is_count else 1 for one in asks]
             cells = self.groups * max(widths)
             rule: Rule[Any]
@@ -278,7 +280,7 @@ class StagedRequest(Request):
                 rule = limit_rule("selection" if query.is_drawn else kind, loss, cells, noise, most)
             squares = of.what == "max_norm" and not is_pure
             choices.append(replace(choice, query=replace(query, rule=rule, squares=squares)))
-            whole = Loss(sum(losses) + loss.value, loss.unit)
+            whole = Loss(sum(losses) + query.claim.loss.value, query.claim.loss.unit)
             wanted.append(part_of_loss(whole, cells, noise))
         return replace(self, choices=tuple(choices), wanted=self._within_all(wanted))
 

@@ -62,7 +62,11 @@ class LimitChoice(HistogramQuery):
         return Beyond(tuple(sorted(map(Fraction, self._known.counted))), column, closed=self.what == "lower")
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        return (2 if self.is_drawn or self.is_bound else 1) + _OF_PEOPLE
+        return self.range_of_scores + _OF_PEOPLE
+
+    @property
+    def range_of_scores(self) -> int:
+        return 2 if self.is_drawn or self.is_bound else 1
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
         counted = self._known.counted
