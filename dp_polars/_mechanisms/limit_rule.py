@@ -145,12 +145,13 @@ def _limits(most: int | None) -> tuple[int, ...]:
 def bound_rule(loss: Loss, noise: Fraction, candidates: Iterable[Fraction]) -> Rule[Fraction]:
     """Return the rule of one clipping bound: N(b) is how many people have a contributing value beyond b.
 
-    `candidates`: from 0 away, of one sign, see `bounds_up_to`. Lower bounds are those of the values times −1. `loss`,
+    `candidates`: from 0 away, of one sign, that of the bound: see `bounds_up_to`. `loss`,
     `noise`: as for a limit.
     """
     values = tuple(candidates)
-    # Nothing for 0 and the smallest one: a column has values.
-    steps = (Fraction(0) if i < 2 else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
+    # Nothing for 0 and the smallest upper bound: a column has values. Those below 0 are rarer.
+    free = 1 if values[-1] < 0 else 2
+    steps = (Fraction(0) if i < free else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
     with precision(_BITS):
         offsets = _ascending(_whole(2 * ball(total) / _epsilon(loss)) for total in accumulate(steps))
         target = _whole(ball(_ROWS_BEYOND * noise))

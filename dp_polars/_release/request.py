@@ -575,7 +575,7 @@ class Request(AnyRequest[HistogramQuery]):
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if is_open:
             yield f"{str(ask.query.claim).capitalize()}: so no error is known."
-        if ask.query.error_needs_rows and ask.rows is None and not is_open:
+        if ask.query.error_needs_rows and ask.rows is None and not (is_open or ask.query.finds):
             many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
             yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
         if ask.rows is not None:

@@ -172,6 +172,7 @@ class StagedRequest(Request):
         needed: Sequence[What | None],
         unit: Unit,
     ) -> Self:
+        groups = 1 if keys is None else keys.height
         if isinstance(keys, Product):
             msg = "limits must be given for a cube with tables."
             raise TypeError(msg)
@@ -185,7 +186,11 @@ class StagedRequest(Request):
         sets = tuple(_Set(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
         request = cls(pipeline, keys, tuple(asks), sets=sets)
         limits: dict[str, dict[str, int]]
-        limits = {ask.name: {limit: REFERENCE} for ask, limit in zip(asks, needed, strict=True) if limit is not None}
+        limits = {
+            ask.name: {limit: min(REFERENCE, groups) if limit == "max_groups" else REFERENCE}
+            for ask, limit in zip(asks, needed, strict=True)
+            if limit is not None
+        }
         request = replace(request, limits=limits)
         request = replace(request, asks=tuple(request._bounded(ask) for ask in asks))
         choices = tuple(request._choice(one, unit) for one in sets)
