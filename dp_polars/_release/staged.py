@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # What each choice has of the loss of its outputs, where a larger part is not needed.
 _SMALLEST_PART = Fraction(1, 50)
-# The most that all choices together have of the whole loss.
-_LARGEST_PART = Fraction(1, 5)
+# The most that all choices together have of the whole loss, in several groups and in one.
+_LARGEST_PART, _LARGEST_PART_OF_ONE = Fraction(1, 5), Fraction(3, 10)
 _ROOT_OF_2_BY_PI = Fraction("0.797884560802865")
 _SIZES = bounds_up_to(Fraction(1, 1000), Fraction(10) ** 12)
 _BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _SIZES), "upper": _SIZES}
@@ -294,7 +294,8 @@ class StagedRequest(Request):
         losses = [ask.query.claim.loss.value for ask in self.asks]
         pairs = zip(self.sets, parts, strict=True)
         taken = sum(part / (1 - part) * sum(losses[place] for place in of.asks) for of, part in pairs)
-        fits = Fraction(_LARGEST_PART * (1 + sum(losses) / taken))
+        largest = _LARGEST_PART_OF_ONE if self.groups == 1 else _LARGEST_PART
+        fits = Fraction(largest * (1 + sum(losses) / taken))
         return tuple(part * min(fits, Fraction(1)) for part in parts)
 
     def _noise(self, ask: Ask[HistogramQuery], what: What) -> Fraction:

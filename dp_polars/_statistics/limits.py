@@ -23,6 +23,8 @@ from dp_polars._statistics.statistic import CountRule, HistogramQuery
 
 # The rate of the noise on the number of people, as a part of that of the choice.
 _OF_PEOPLE = Fraction(1, 4)
+# And the largest such rate: beyond it, what a quarter more of a choice costs in rho is less than the noise.
+_LARGEST_RATE = Fraction(1)
 #: What may be found: limits by the names of their arguments, and ends of clipping bounds.
 What = Literal["max_groups", "max_norm", "max_rows", "lower", "upper"]
 
@@ -31,8 +33,8 @@ What = Literal["max_groups", "max_norm", "max_rows", "lower", "upper"]
 class LimitChoice(HistogramQuery):
     """The choice of a limit, or of one clipping bound, and how many people are beyond it.
 
-    The scores are those of a `Rule`, whose range is R. A quarter of a range more pays for discrete Laplace noise at
-    a quarter of the choice's rate, on the number of people beyond what was chosen: `docs/proofs/limits.md`.
+    The scores are those of a `Rule`, whose range is R. A quarter of a range more pays for discrete Laplace noise on the
+    number of people beyond what was chosen, at a quarter of the choice's rate, or 1: `docs/proofs/limits.md`.
     """
 
     what: What
@@ -97,7 +99,7 @@ class LimitChoice(HistogramQuery):
     @property
     def noise(self) -> Claim:
         """The claim of the noise on the number of people."""
-        loss = Loss(self.claim.rate * _OF_PEOPLE, "epsilon")
+        loss = Loss(min(self.claim.rate * _OF_PEOPLE, _LARGEST_RATE), "epsilon")
         return replace(self.claim, loss=loss, mechanism="discrete_laplace", score_range=Fraction(1))
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:  # noqa: ARG002

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from dp_polars._accounting import costs
 from dp_polars._accounting.claims import claim_for_scores, claim_on
-from dp_polars._accounting.terms import Contributions, Loss, Terms
+from dp_polars._accounting.terms import ONE_RELEASE, Contributions, Loss, Terms
 from dp_polars._mechanisms.limit_rule import Rule
 from tests.helpers import reference
 
@@ -123,3 +125,27 @@ def test_a_rho_is_the_same_for_all_limits():
         kept = (p > 1e-280) & (q > 1e-280)
         worst = max(worst, divergence(p[kept], q[kept], 2))
     assert 0.8 * 2 * float(rho) < worst <= 2 * (first + float(rho)) + 1e-9
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
+@pytest.mark.parametrize("score_range", [1, 2])
+def test_a_quarter_of_a_range_pays_for_the_number_of_people(mechanism, score_range):
+    """On a grid of rates: costs grow with rates, so the ends of each interval decide all of it."""
+
+    def cost(kind, x):
+        return costs.scaled_cost("rho", kind, Fraction(x), ONE_RELEASE)
+
+    def is_paid(low, high):
+        room = cost(mechanism, low * (score_range + Fraction(1, 4))) - cost(mechanism, high * score_range)
+        return room >= cost("discrete_laplace", min(high / 4, Fraction(1)))
+
+    rate = Fraction(1, 1000)
+    while rate < 4:
+        larger = Fraction(math.ceil(rate * 1_009_000), 10**6)
+        assert is_paid(rate, larger)
+        rate = larger
+    rooms = [
+        cost(mechanism, n * (score_range + Fraction(1, 4))) - cost(mechanism, n * score_range) for n in range(4, 200)
+    ]
+    assert sorted(rooms) == rooms
+    assert rooms[0] >= cost("discrete_laplace", 1)
