@@ -23,6 +23,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import Contributions
+from dp_polars._statistics.shared_sums import draws_shared
 from tests.registry import quantile_scores
 from tests.replay.cases import OF_PEOPLE, Case
 from tests.replay.doors import Call, Doors, Parts
@@ -210,12 +211,18 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
         moved = list(_moved(call, theirs, change)) if call.kind != "above" else list(_moved_above(call, change))
         costs[ask.name][0] += call.draws * sum(moved, Fraction(0))
         costs[ask.name][1] += call.draws * sum((scaled_cost("rho", charged, x, _ONE) for x in moved), Fraction(0))
+    drawn_before: set[object] = set()
     for name, (epsilon, rho) in costs.items():
-        claim = known[name].query.claim
-        assert any(found in (name, "") for found, _ in draws), f"{name} is not drawn"
-        if claim._has_epsilon:
-            assert epsilon <= claim.cost("epsilon") * _ROUNDING, f"{name} moves by more than epsilon"
-        assert rho <= claim.cost("rho") * _ROUNDING, f"{name} moves by more than rho"
+        # What outputs share is drawn by the first of them.
+        shared = draws_shared(known[name].query)
+        claims = [draw.claim for draw in shared if draw not in drawn_before] if shared else [known[name].query.claim]
+        drawn_before |= {*shared}
+        assert any(found in (name, "") for found, _ in draws) == bool(claims), f"{name} is not drawn"
+        if all(claim._has_epsilon for claim in claims):
+            paid = sum((claim.cost("epsilon") for claim in claims), Fraction(0))
+            assert epsilon <= paid * _ROUNDING, f"{name} moves by more than epsilon"
+        paid = sum((claim.cost("rho") for claim in claims), Fraction(0))
+        assert rho <= paid * _ROUNDING, f"{name} moves by more than rho"
     unit = query.loss.unit
     together = sum((cost[unit == "rho"] for cost in costs.values()), Fraction(0))
     assert together <= query.loss.value * _ROUNDING, "all outputs together move by more than the loss"

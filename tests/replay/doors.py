@@ -219,7 +219,7 @@ class Doors(AbstractContextManager["Doors"]):
     # --- Which output is drawn for ---
 
     def _output(self, drawn):
-        def noted(output, histograms):
+        def noted(output, histograms, known=None):
             own = self._listed_groups
             self._groups = list(range(len(histograms[0].sizes))) if own is None else own
             self._name, self._number = output.name, 0
@@ -234,7 +234,7 @@ class Doors(AbstractContextManager["Doors"]):
                 ]
                 self.parts.append(Parts(output.name, tuple(cells), largest))
             try:
-                return drawn(output, histograms)
+                return drawn(output, histograms, known)
             finally:
                 self._name, self._groups = "", None
 

@@ -59,12 +59,12 @@ def found_out(way: str, tmp_path, *, kinds=frozenset({*COLUMNS, *UNITS}), only=l
     ],
 )
 def test_a_tally_that_forgets_a_bound(way, bounds, tmp_path, monkeypatch):
-    limits = Protection.limits
+    limits = Protection.drawn_limits
 
     def forgets(protection, query, groups):
         return Limits(**{**limits(protection, query, groups).__dict__, **dict.fromkeys(bounds)})
 
-    monkeypatch.setattr(Protection, "limits", forgets)
+    monkeypatch.setattr(Protection, "drawn_limits", forgets)
     monkeypatch.setattr(PersonWeight, "most", property(lambda _: 2**40))  # nobody counts in part
     found_out(way, tmp_path, said="moves? by more|more groups move")
 
@@ -115,13 +115,13 @@ def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
 
 
 def test_a_type_that_follows_the_data(tmp_path, monkeypatch):
-    draw = Count.drawn_of_totals
+    draw = Count._drawn
 
-    def narrowed(count, totals, *columns):
-        (found,) = draw(count, totals, *columns)
+    def narrowed(count, totals, known, *columns):
+        (found,) = draw(count, totals, known, *columns)
         return (found.cast(pl.Int64 if totals[0].max(initial=0) > 1 else pl.Int32),)
 
-    monkeypatch.setattr(Count, "drawn_of_totals", narrowed)
+    monkeypatch.setattr(Count, "_drawn", narrowed)
     found_out("len", tmp_path, said="the answers follow the rows")
 
 
