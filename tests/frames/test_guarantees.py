@@ -54,7 +54,7 @@ TABLE = {
 def report(outputs, groups, rows, budget=None, **protected):
     """Return as many counts as modes, by turns, of people in one group of rows or more."""
     private = dpp.protect("p", max_groups=groups, max_rows_per_group=rows, budget=budget, **protected)
-    asked = {f"o{i}": X.dp.mode(range(100)) if i % 2 else (X + i).dp.count() for i in range(outputs)}
+    asked = {f"o{i}": X.dp.mode(range(100)) if i % 2 else dpp.count(X + i) for i in range(outputs)}
     return private.group_by({"g": range(20)}).agg(**asked)
 
 

@@ -33,7 +33,7 @@ def shared_of(query):
 
 
 REPORT = {
-    "rows": lambda **loss: X.dp.count(**loss),
+    "rows": lambda **loss: dpp.count(X, **loss),
     "total": lambda **loss: X.dp.sum(0, 10, **loss),
     "mean": lambda **loss: X.dp.mean(0, 10, **loss),
 }
@@ -118,7 +118,7 @@ def noise_of(query, bits=True):
 def test_nothing_is_worse_than_alone(limits, unit, relation):
     """For all pairs and triples of statistics at losses that differ by far: each draw, and each error."""
     kinds = {
-        "rows": lambda **loss: X.dp.count(**loss),
+        "rows": lambda **loss: dpp.count(X, **loss),
         "total": lambda **loss: X.dp.sum(0, 8, **loss),
         "far": lambda **loss: X.dp.sum(90, 98, **loss),
         "both": lambda **loss: X.dp.sum(-4, 4, **loss),
