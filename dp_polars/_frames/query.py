@@ -787,9 +787,10 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
     """Return queries that cost one loss, or keep one guarantee, together; without numbers all that is left."""
     found = _scaled(queries, epsilon, rho, delta)
     for _ in range(_ROUNDS):  # what a choice should have follows from the losses, and they from that
-        if all(map(_has_enough, found)):
+        weighed = [_weighed(one, of) for one, of in zip(queries, found, strict=True)]
+        if all(one is query for one, query in zip(weighed, queries, strict=True)):
             break
-        queries = [one if _has_enough(of) else _with_parts_of(one, of) for one, of in zip(queries, found, strict=True)]
+        queries = weighed
         found = _scaled(queries, epsilon, rho, delta)
     return followed(found)
 
@@ -812,16 +813,12 @@ def _scaled(
     return found
 
 
-def _has_enough(query: PrivateQuery) -> bool:
-    return not isinstance(query._planned, StagedRequest) or query._planned.has_enough
-
-
-def _with_parts_of(query: QueryT, scaled: QueryT) -> QueryT:
-    """Return a query of whose loss larger parts find limits."""
+def _weighed(query: QueryT, scaled: QueryT) -> QueryT:
+    """Return a query with other parts of its loss for its first stage, if it has one and was not scaled before."""
     before, after = query._planned, scaled._planned
-    assert isinstance(before, StagedRequest)
-    assert isinstance(after, StagedRequest)
-    return query._with_request(before.with_parts(after.wanted))
+    if not isinstance(before, StagedRequest) or not isinstance(after, StagedRequest):
+        return query
+    return query if after.has_enough or not before.is_open else query._with_request(before.with_parts(after.wanted))
 
 
 def followed(queries: Sequence[QueryT]) -> list[QueryT]:

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Loss, Terms, Unit, exact
 from dp_polars._bins.binning import OneCode
 from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
-from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Product, Work
+from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Work
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._release.request import AnyRequest, Ask, Line, Request, asked_in, under
 from dp_polars._statistics.averages import Share
@@ -32,6 +32,8 @@ _SMALLEST_PART = Fraction(1, 50)
 _LARGEST_PART, _LARGEST_PART_OF_ONE = Fraction(1, 5), Fraction(3, 10)
 _ROOT_OF_2_BY_PI = Fraction("0.797884560802865")
 _SIZES = bounds_up_to(Fraction(1, 1000), Fraction(10) ** 12)
+_MOST_ROWS = 10_000  # the largest limit of sums, whose noise must have room in 64 bits with the largest bounds
+_MOST_STEPS = 2**29  # of a found bound, where the step is given
 _BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _SIZES), "upper": _SIZES}
 
 #: The limit at which errors are shown, and units compared, before a limit is found.
@@ -132,15 +134,21 @@ def request_of(
     asks = tuple(asks)
     groups = 1 if keys is None else keys.height
     protection = pipeline.protection
-    needed = [limit_needed(protection, ask.query, groups) for ask in asks]
+    needed: list[What | None] = []
     for ask in asks:
         is_open = ask.query.claim._is_open and ask.within is None
+        needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
         if not is_open and ask.query.finds:
             bounds = " and ".join(ask.query.finds)
             raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", bounds, f"give {bounds}"))
-    may_find = all(ask.query.claim._is_open and ask.within is None for ask in asks)
-    if not may_find or not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
+    if not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
         return Request.of(pipeline, keys, asks, unit, engine)
+    if accurate := [ask.name for ask in asks if ask.within is not None]:
+        msg = (
+            f"within must be left out of a query whose limits are found privately, got it for {accurate}: the loss "
+            "follows from the limits.\n\nHint: give protect the limits, or request those outputs in another query."
+        )
+        raise ValueError(msg)
     return StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in asks], needed, unit)
 
 
@@ -173,9 +181,6 @@ class StagedRequest(Request):
         unit: Unit,
     ) -> Self:
         groups = 1 if keys is None else keys.height
-        if isinstance(keys, Product):
-            msg = "limits must be given for a cube with tables."
-            raise TypeError(msg)
         of: dict[tuple[object, ...], list[int]] = {}
         for place, (ask, limit) in enumerate(zip(asks, needed, strict=True)):
             if limit is not None:
@@ -278,10 +283,16 @@ class StagedRequest(Request):
             cells = self.groups * max(widths)
             rule: Rule[Any]
             if of.what in ("lower", "upper"):
-                rule = bound_rule(loss, noise, _BOUNDS[of.what])
+                steps = [
+                    one.query.step for one in asks if isinstance(one.query, Clipped) and one.query.step is not None
+                ]
+                most_steps = min((_MOST_STEPS * step for step in steps), default=None)
+                fit = (end for end in _BOUNDS[of.what] if most_steps is None or abs(end) <= most_steps)
+                rule = bound_rule(loss, noise, fit)
             else:
                 kind: LimitKind = "linear" if is_pure else "norm" if of.what == "max_norm" else "root"
-                most = self.groups if of.what == "max_groups" else None
+                of_values = any(isinstance(one.query, Clipped) for one in asks)
+                most = self.groups if of.what == "max_groups" else _MOST_ROWS if of_values else None
                 rule = limit_rule("selection" if query.is_drawn else kind, loss, cells, noise, most)
             squares = of.what == "max_norm" and not is_pure
             choices.append(replace(choice, query=replace(query, rule=rule, squares=squares)))
@@ -404,7 +415,7 @@ class StagedRequest(Request):
         if found is not None:
             notes.append(f"Found {found}.")
         elif query.claim._is_open:
-            notes.append("Found before the answers, by a part of the loss: 2 to 25 %.")
+            notes.append("Found before the answers, by a part of the loss.")
         else:
             notes.append("Found before the answers are drawn.")
         error = None if query.claim._is_open else query.error(query.size_of() or 1, BETA)

@@ -19,7 +19,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.staged import FoundLimits, StagedRequest
 from tests.helpers.needs import need
 from tests.helpers.reference import law
-from tests.helpers.refusals import refusals
+from tests.helpers.refusals import refusals, refused
 from tests.registry import RELATIONS
 
 KEYS = {"g": ["A", "B", "C"]}
@@ -376,3 +376,50 @@ def test_opendp_takes_no_query_in_stages():
 
     with pytest.raises(TypeError, match=r"^query must be given all limits and clipping bounds"):
         opendp.as_measurement(report(dpp.protect("p")).scaled_to(epsilon=1))
+
+
+def test_a_query_may_be_scaled_again():
+    once = report(visits().dp.protect("p")).scaled_to(epsilon=1)
+    twice, other = once.scaled_to(epsilon=2), visits().dp.protect("p").agg(n=dpp.len())
+    assert twice.loss.value == 2
+    assert [choice.claim.loss.value for choice in choices_of(twice)] == [
+        2 * choice.claim.loss.value for choice in choices_of(once)
+    ]
+    both = dpp.publication(once=once, other=other).scaled_to(epsilon=3)
+    assert sum(query.loss.value for query in both.queries.values()) == 3
+    assert both.release()["once"].height == 3
+
+
+def test_outputs_with_losses_of_their_own_stand_beside_those_whose_limits_are_found():
+    private = visits().dp.protect("p").group_by(KEYS)
+    query = private.agg(people=dpp.n_people(epsilon=Fraction(1, 2)), days=pl.col("days").dp.mean()).scaled_to(
+        epsilon=99
+    )
+    assert [choice.what for choice in choices_of(query)] == ["max_norm", "lower", "upper"]
+    assert query._asks[0].query.claim.loss.value == Fraction(1, 2)
+    query.release()
+    assert query._request.asks[1].query.upper >= 50
+    refused(ValueError, "^within must be left out of", private.agg, dpp.n_people(within=9), pl.col("days").dp.mean())
+
+
+TYPES = [pl.Int8, pl.UInt8, pl.Int32, pl.Int64, pl.UInt64, pl.Int128, pl.Boolean, pl.Float32, pl.Float64]
+TYPES += [pl.Decimal(9, 2), pl.Decimal(38, 0), pl.Decimal(18, 4)]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("step", [None, 1])
+def test_whatever_bounds_are_found_they_fit_the_column(dtype, step):
+    """A release is charged before they are found: none may fail."""
+    rows = pl.DataFrame({"p": [1], "x": [1]}).with_columns(pl.col("x").cast(dtype))
+    for ask in ("sum", "mean", "var"):
+        asked = getattr(pl.col("x").dp, ask)(step=step)
+        query = rows.dp.protect("p").agg(asked, loss=pl.col("x").dp.sum(step=step)).scaled_to(epsilon=1)
+        request = query._planned
+        work = request.bind(PolarsEngine.of(rows.lazy()))
+        values = [choice.values for choice in choices_of(query)]
+        for low, high in itertools.product(range(0, len(values[-1]), 5), repeat=2):
+            places = {"lower": low, "upper": high}
+            found = [of[places.get(one.what, -1)] for one, of in zip(choices_of(query), values, strict=True)]
+            for bounded in request._with(found, work).asks:
+                bounded.query.answer_type(rows.schema["x"])
+                bounded.query.count_rules(rows.schema["x"])
