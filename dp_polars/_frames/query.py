@@ -787,7 +787,7 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
     """Return queries that cost one loss, or keep one guarantee, together; without numbers all that is left."""
     found = _scaled(queries, epsilon, rho, delta)
     for _ in range(_ROUNDS):  # what a choice should have follows from the losses, and they from that
-        weighed = [_weighed(one, of) for one, of in zip(queries, found, strict=True)]
+        weighed = [_with_own_parts(one, of) for one, of in zip(queries, found, strict=True)]
         if all(one is query for one, query in zip(weighed, queries, strict=True)):
             break
         queries = weighed
@@ -813,7 +813,7 @@ def _scaled(
     return found
 
 
-def _weighed(query: QueryT, scaled: QueryT) -> QueryT:
+def _with_own_parts(query: QueryT, scaled: QueryT) -> QueryT:
     """Return a query with other parts of its loss for its first stage, if it has one and was not scaled before."""
     before, after = query._planned, scaled._planned
     if not isinstance(before, StagedRequest) or not isinstance(after, StagedRequest):

@@ -158,6 +158,7 @@ def test_the_epsilon_of_a_guarantee_at_other_deltas():
     assert budget.epsilon_at(6e-7).total > 1
     assert budget.epsilon_at(5e-7).total == float("inf")
     pay(budget, gaussian(Fraction(1, 100)))
+    assert budget.epsilon_at(6e-7).total > 1
     alone = Budget(rho=Fraction(1, 100)).epsilon_at(MICRO).total
     assert budget.epsilon_at(MICRO) == (alone, 1.0)
     pay(budget, pure(Fraction(1, 10)))

@@ -88,8 +88,7 @@ def log_ratios(choice, before, after):
     mechanism = {"exponential": "exponential", "permute_and_flip": "permute_and_flip"}[choice.claim.mechanism]
     laws = [law(choice.rule.scores(np.array(of)).tolist(), rate=rate, mechanism=mechanism) for of in (before, after)]
     with ctx.workprec(200):
-        of_noise = min(rate / 4, Fraction(1))
-        noise = arb(of_noise.numerator) / of_noise.denominator
+        noise = arb(choice.noise.rate.numerator) / choice.noise.rate.denominator
         worst = max(abs((one / two).log()) for one, two in zip(*laws, strict=True))
         # Both orders of the divergence; the noise moves by one at most, whatever is chosen.
         of_choice = max(
@@ -142,6 +141,8 @@ def test_choices_are_drawn_by_their_law():
     assert (abs(counts - draws * expected) <= 4 * np.sqrt(draws * expected * (1 - expected)) + 4).all()
     off = np.array([people.item() - beyond[int(place.item())] for place, people in drawn])
     assert np.mean(abs(off) > choice.people_bound(0.05)) <= 0.06
+    q = math.exp(-min(choice.claim.rate / 4, 1))
+    assert off.std() == pytest.approx(math.sqrt(2 * q) / (1 - q), rel=0.1)
     assert abs(off.mean()) <= 4 * off.std() / math.sqrt(draws)
 
 

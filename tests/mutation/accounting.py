@@ -93,7 +93,7 @@ MUTANTS = [
     _budgets("Budget._make", "self._known_spent != FREE", "False",
         "a ledger that is gone is made anew, with nothing spent, in the process that has seen it",
         "::test_an_older_copy_is_seen_by_every_budget_of_a_process_that_saw_the_newer"),
-    _budgets("Sums.terms", "self.total", "None", "a ledger is opened with a larger total",
+    _budgets("Sums.is_opened_as", "self == other", "True", "a ledger is opened with a larger total",
         "::test_another_total_unit_or_name_is_refused"),
     _budgets("Budget._opened", "self._memory is None or self._process != os.getpid()", "self._memory is None",
         "a fork spends the budget once more", "::test_a_fork_shares_a_ledger_and_is_refused_a_budget_in_memory"),

@@ -25,10 +25,32 @@ _steps = of("frames/test_frame.py::TestSteps")
 _several_columns = of("frames/test_several_columns.py")
 _publication = of("frames/test_publication.py")
 _cached = of("frames/test_cached.py")
+_staged = of("frames/test_staged.py")
+_limit_rule = of("mechanisms/test_limit_rule.py")
 
 _synthetic = of("privacy/test_synthetic.py")
 
 MUTANTS = [
+    # --- Limits and clipping bounds found privately
+    _staged("LimitChoice.range_of", "self.range_of_scores + _OF_PEOPLE", "Fraction(self.range_of_scores)", "the number of people beyond a limit is free",
+        "::test_a_choice_and_its_number_of_people_cost_what_is_charged"),
+    _staged("LimitChoice.noise", "min(self.claim.rate * _OF_PEOPLE, _LARGEST_RATE)", "self.claim.rate",
+        "people beyond a limit are counted with too little noise", "::test_choices_are_drawn_by_their_law"),
+    _staged("StagedRequest.charged", "((str(ask), ask.query.claim) for ask in self.choices)", "()", "the choice of limits is not charged",
+        "::test_choices_and_answers_cost_the_guarantee_together"),
+    _staged("StagedRequest._worst", "max(claims, key=lambda one: one.cost(other))", "claim",
+        "in the other unit a limit that costs more than another one is charged as that",
+        "::test_whatever_is_found_costs_no_more_than_is_charged"),
+    _staged("StagedRequest._with", "limits[name] = {of.what: int(value)}", "pass",
+        "limits that were found are not used", "::test_what_is_found_is_what_people_have"),
+    _staged("LimitChoice.beyond", "passed = passed[::-1]", "pass",
+        "a lower bound is found as if values were beyond it that are not", "::test_what_is_found_is_what_people_have"),
+    _limit_rule("Rule.scores", "np.maximum(of_candidates - np.array(self.targets, np.int64), 0)",
+        "abs(of_candidates - np.array(self.targets, np.int64))", "scores of limits have two sides, and twice the range",
+        "::test_one_person_moves_scores_apart_by_at_most_their_range"),
+    of("engines/test_conformance.py::TestPolarsInMemory")("_engines/polars/people:_of_person",
+        "of_groups.clip(upper_bound=number.most)", "of_groups",
+        "a cap has no effect on what people are compared by", "::test_numbers_of_each_person_are_those_by_hand"),
     # --- What is guaranteed to a person
     _protection("Protection._drawn", "in_groups * spread.per_group <= spread.total or spread.per_group < spread.total",
         "in_groups * spread.per_group <= spread.total",
