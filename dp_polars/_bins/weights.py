@@ -231,7 +231,7 @@ SMALLEST_SPAN = Fraction(1, 100)
 def bounds_given(
     lower: Number | None, upper: Number | None, step: Number | None
 ) -> tuple[tuple[Fraction, Fraction, Fraction | None], tuple[str, ...]]:
-    """Return clipping bounds and the step, and which of the bounds are left out; others stand in their place."""
+    """Return clipping bounds and the step, and which of the bounds are left out; others take their place."""
     finds = tuple(name for name, end in (("lower", lower), ("upper", upper)) if end is None)
     width = positive_fraction("step", step) if finds and step is not None else Fraction(1)
     if lower is None:

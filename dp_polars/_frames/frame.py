@@ -444,7 +444,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         max_groups, max_rows_per_group, max_rows, max_norm
             As for `protect`: public integers of at least 1. None: no such limit. If left out, a limit stays as it is.
         found
-            `PrivateQuery.found` of a release: its limits, where no other one is given. Of several that were found for
+            `PrivateQuery.found` of a release: its limits, where no other one is given; of several that were found for
             different outputs the largest.
 
         Returns

@@ -258,7 +258,7 @@ MOST_FOUND = 1 << 20
 class PersonNumber:
     """One number of each person, of the rows in listed groups that contribute to a spec; null where there are none.
 
-    Of n rows of the person in a group (where people count: n codes) at most `cap` and `MOST_FOUND` count. "rows" is
+    A person has n rows in a group (where people count: n codes); at most `cap` and `MOST_FOUND` count. "rows" is
     their sum over the groups, "squares" that of their squares, "groups" how many groups have any. "largest code" and
     "smallest code" are of all rows.
     """

@@ -44,7 +44,7 @@ from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, n
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
 from dp_polars._statistics.statistic import CountRule, DrawnOnce, HistogramQuery, clipped_to, in_lists
 
-# Of the largest power of ten in the distance of found bounds, to which values count.
+# Digits to which values count, from the largest power of ten in the distance of found bounds on.
 _DIGITS = 6
 
 BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
@@ -430,7 +430,7 @@ class Clipped(Total):
     upper: Fraction
     # Exact. None: the last digit of the column's type, or what `step_by_default` says.
     step: Fraction | None
-    # Which of the bounds are found privately: others stand in their place until then.
+    # Which of the bounds are found privately: others take their place until then.
     finds: tuple[str, ...] = field(default=(), kw_only=True)
     _rounded: ClassVar[str] = "rounding moves the sum by at most half a step a row, in addition to the error"
     error_unit: ClassVar[str] = "the column's unit"

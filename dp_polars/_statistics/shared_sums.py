@@ -272,15 +272,15 @@ def _with_draws(query: HistogramQuery, draws: tuple[SharedDraw, ...]) -> Histogr
     return checked(replace(query, shared=draws))
 
 
-def _is_no_worse(alone: HistogramQuery, shared: HistogramQuery) -> bool:
+def _is_no_worse(apart: HistogramQuery, shared: HistogramQuery) -> bool:
     """Return whether no draw has more noise than that of the statistic alone; of a sum, both draws together."""
-    assert isinstance(alone, Measure)
+    assert isinstance(apart, Measure)
     assert isinstance(shared, Measure)
-    before, after = alone.noise(), shared.noise()
+    before, after = apart.noise(), shared.noise()
     if not isinstance(shared, CentredSum):
         return all(new.rate >= old.rate for old, new in zip(before, after, strict=True))
     units = [Fraction(1, 2**bits) for bits in shared.bits_of_parts()]
-    (old,), (old_unit,) = (1 / claim.rate for claim in before), (Fraction(1, 2**bits) for bits in alone.bits_of_parts())
+    (old,), (old_unit,) = (1 / claim.rate for claim in before), (Fraction(1, 2**bits) for bits in apart.bits_of_parts())
     distances, counts = (unit / claim.rate for unit, claim in zip(units, after, strict=True))
     pair = distances / 2, abs(shared._middle()) * counts / 2  # in whole steps
     if shared.claim._has_epsilon:
