@@ -205,7 +205,7 @@ NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "null_count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "sum": Ask(
-        {"lower": MISSING, "upper": MISSING},
+        {"lower": None, "upper": None},
         {**_OF_ROWS, "step": None, "per_person": None},
         (0, 9),
         {},
@@ -213,7 +213,7 @@ NUMBERS = {
         _of_totals,
     ),
     "mean": Ask(
-        {"lower": MISSING, "upper": MISSING},
+        {"lower": None, "upper": None},
         {**_OF_ROWS, "step": None, "rows": None},
         (0, 9),
         {},
@@ -221,7 +221,7 @@ NUMBERS = {
         _of_numbers,
     ),
     "var": Ask(
-        {"lower": MISSING, "upper": MISSING},
+        {"lower": None, "upper": None},
         {"ddof": 1, **_OF_ROWS, "step": None, "rows": None},
         (0, 9),
         {},
@@ -229,7 +229,7 @@ NUMBERS = {
         _of_numbers,
     ),
     "std": Ask(
-        {"lower": MISSING, "upper": MISSING},
+        {"lower": None, "upper": None},
         {"ddof": 1, **_OF_ROWS, "step": None, "rows": None},
         (0, 9),
         {},

@@ -366,7 +366,8 @@ class PlanSteps:
         of_constants = mixes in (kinds.FORMAT, kinds.REDUCTION) and not columns and not seen
         if mixes is not None and not of_constants:
             seen.append(Seen(mixes, nodes.said(name)))
-        if name in nodes.UNSTABLE or (
+        is_unstable = name in nodes.UNSTABLE or (name in nodes.UNSTABLE_IF_NESTED and self._may_be_nested(inputs[0]))
+        if is_unstable or (
             mixes is not None and any(part.seen for part in parts) and not _is_right(name, parts[0].text)
         ):
             seen.append(Seen(kinds.GROUPS, nodes.said(name)))
@@ -380,6 +381,12 @@ class PlanSteps:
             return [*parts_of(self.view.get_dtype(number))]
         except pl.exceptions.PolarsError:  # of a field in a struct, for one
             return []
+
+    def _may_be_nested(self, number: int) -> bool:
+        try:
+            return bool(self.view.get_dtype(number).is_nested())
+        except pl.exceptions.PolarsError:
+            return True
 
     def _has_categories(self, *numbers: int) -> bool:
         return any(part == pl.Categorical for number in numbers for part in self._leaves(number))

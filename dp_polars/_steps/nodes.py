@@ -453,6 +453,8 @@ BY_NUMBERS_OF_CATEGORIES = names("""
 """)
 # If values are equal, Polars gives NaN or a number, depending on how many groups there are.
 UNSTABLE = names("entropy kurtosis skew")
+# Of lists, arrays and structs they give null, or 0 where the rows are one group of one row.
+UNSTABLE_IF_NESTED = names("arg_max arg_min")
 # These look at several rows of a group, too; Polars 1 computes them for each group alone.
 NESTED_ON_POLARS_1 = names("""
     all any arg_sort arg_unique bottom_k count cum_count cum_max cum_min cum_prod cum_sum diff drop_nans drop_nulls

@@ -244,7 +244,7 @@ def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
     [
         ("dp", "frame is already protected", "go on with filter"),
         ("head", "keeps rows by their place", "leave it out, or filter"),
-        ("is_unique", "compares a row with the others", "leave it out: `protect` bounds"),
+        ("is_unique", "compares a row with the others", "leave it out: `protect` limits"),
         ("sum", "would show the result without noise", "agg"),
         ("sort", "goes by the order of the rows", "sort the answers"),
         ("with_row_index", "goes by the order of the rows", "leave it out"),

@@ -200,6 +200,8 @@ MIXING = {
     "a reduction in a hidden function": lambda t: t.M.with_columns(x=c.scores.shift().list.eval(pl.element() + 1)),
     "the sorted lists in a hidden function": lambda t: t.M.with_columns(x=c.scores.sort().list.eval(pl.element() + 1)),
     "the first of lists from a hidden function": x_of_m(c.scores.list.eval(pl.element() + 1).first()),
+    "the place of the largest list": x_of_m(c.scores.arg_max().over(U)),
+    "the place of the least struct": lambda t: t.M.group_by(U).agg(c.at.arg_min()),
     "the largest that a hidden function made": x_of_v(pl.business_day_count(pl.date(2020, 1, 1), "day").max()),
     "how many a hidden function made": x_of_m(c.scores.list.eval(pl.element() + 1).len()),
     "Python in lists": lambda t: t.M.with_columns(
