@@ -40,7 +40,7 @@ _BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _S
 REFERENCE = 5
 
 _OWN_LOSS = (
-    "{} must have no loss of its own where {} is left out: a part of one guarantee finds it before the answers are "
+    "{} must have no loss of its own without {}: a part of one guarantee finds what is left out, before the answers are "
     "drawn.\n\nHint: leave epsilon, rho and within out, and share one guarantee: query.scaled_to(epsilon=1, "
     "delta=1e-6). Or {}."
 )
@@ -140,7 +140,7 @@ def request_of(
         needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
         if not is_open and ask.query.finds:
             bounds = " and ".join(ask.query.finds)
-            raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", bounds, f"give {bounds}"))
+            raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", bounds, f"give {bounds}, as in mean(0, 100)"))
     if not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
         return Request.of(pipeline, keys, asks, unit, engine)
     if accurate := [ask.name for ask in asks if ask.within is not None]:

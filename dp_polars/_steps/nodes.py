@@ -453,7 +453,7 @@ BY_NUMBERS_OF_CATEGORIES = names("""
 """)
 # If values are equal, Polars gives NaN or a number, depending on how many groups there are.
 UNSTABLE = names("entropy kurtosis skew")
-# Of lists, arrays and structs they give null, or 0 where the rows are one group of one row.
+# Lists, arrays and structs: they give null, or 0 where the rows are one group of one row.
 UNSTABLE_IF_NESTED = names("arg_max arg_min")
 # These look at several rows of a group, too; Polars 1 computes them for each group alone.
 NESTED_ON_POLARS_1 = names("""

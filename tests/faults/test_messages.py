@@ -126,9 +126,9 @@ TRIED = {
         "column.dp.median(candidates, epsilon=…)",
     ),
     "a mean without bounds": (
-        lambda: OF_AGE.mean(epsilon=1),
-        "mean: missing a required argument: 'lower'",
-        "column.dp.mean(lower, upper, epsilon=…)",
+        lambda: private().agg(OF_AGE.mean(epsilon=1)),
+        "Output 'age' must have no loss of its own without lower and upper",
+        "Or give lower and upper, as in mean(0, 100)",
     ),
     "keys without delta": (
         lambda: private().keys("ward", epsilon=1),
@@ -174,8 +174,8 @@ TRIED = {
     ),
     "a misspelt bound of values": (
         lambda: OF_AGE.mean(lowr=0, upper=9, epsilon=1),
-        "mean: missing a required argument: 'lower'",
-        "lower instead of lowr: column.dp.mean(lower, upper",
+        "mean: got an unexpected keyword argument 'lowr'",
+        "lower instead of lowr: column.dp.mean(lower=…, upper=…",
     ),
     "a misspelt option": (
         lambda: asked().release(interval=True),

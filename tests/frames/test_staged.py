@@ -327,12 +327,12 @@ def test_statement_report_and_file_have_both_stages(tmp_path):
     (
         lambda: visits().dp.protect("p", max_rows=3).agg(pl.col("days").dp.sum(epsilon=1)),
         ValueError,
-        "^Output 'days' must have no loss of its own where lower and upper is left out",
+        "^Output 'days' must have no loss of its own without lower and upper",
     ),
     (
         lambda: visits().dp.protect("p", max_rows=3).agg(pl.col("days").dp.sum(lower=0, within=5)),
         ValueError,
-        "^Output 'days' must have no loss of its own where upper is left out",
+        "^Output 'days' must have no loss of its own without upper",
     ),
     (
         lambda: visits().dp.protect("p").agg(dpp.len(epsilon=1)),
