@@ -139,8 +139,6 @@ def test_people_as_rows_beside_columns_of_the_same_names(engine):
     people = [*[float(i // (1 + i % 3)) for i in range(100)], math.nan, None, -0.0]
     frame = pl.DataFrame({"count": people, "person": [i % 4 for i in range(103)], "group": [1] * 103})
     table = engine.table(frame)
-    own = by_hand.per_person(frame.with_columns(pl.col("count") + 0.0).to_dicts(), None, "count")
-    assert len(own) > 30
     for one in (None, {"person": [3, 0, 9]}, {"group": [1], "person": [2]}):
         private = dpp.protect("count", max_groups=1, max_rows_per_group=1)
         asked = (private if one is None else private.group_by(one)).agg(dpp.len(epsilon=1))

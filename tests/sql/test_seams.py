@@ -9,6 +9,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._mechanisms.person_weights import UNIT
+from tests.helpers.alone import alone
 from tests.sql.tools import MARKS, NUMBERS, counts, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 
@@ -242,7 +243,7 @@ def test_values_that_polars_has_not_raise_nothing(engine):
             noon=dpp.mode("c", [dt.time(0), noon], epsilon=1),
         )
     )
-    d, listed, t, c, m, s, n, at, at_noon = counts(table, query)
+    d, listed, t, c, m, s, n, at, at_noon = counts(table, alone(query))
     assert d == t == [(0, 4, 1), (1, 0, 1), (2, 0, 1), (3, 4, 1)]
     assert listed == [(0, 2, 1), (1, 0, 1), (2, 0, 1), (3, 2, 1)]
     assert c == [(0, 2, 1), (1, 0, 1), (2, 1, 1), (3, 1, 1)]
