@@ -52,7 +52,8 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
 
 def report(private: dpp.PrivateFrame) -> dpp.Publication:
     """Request ten statistics. None has a loss of its own: `scaled_to` shares one guarantee over all of them."""
-    once = private.with_limits(max_groups=1, max_rows_per_group=1)  # a person counts in one cell, and for one referrer
+    # A person counts in one cell, and for one referrer.
+    once = private.with_limits(max_groups=1, max_rows_per_group=1)
     by_hospital = private.group_by({"hospital": HOSPITALS}).agg(
         mean=dpp.mean("days", 0, 30),  # 1. how long a stay is
         quantiles=dpp.quantile("days", [0.25, 0.5, 0.75], range(1, 61), loss_weight=3),  # 2. and its quantiles
@@ -95,7 +96,7 @@ TITLES = {
 
 
 def in_polars(rows: pl.DataFrame, folder: Path) -> tuple[dpp.Publication, dict[str, Any]]:
-    """Release the report once, by one charge that takes all of the budget, and write its page and its statement."""
+    """Release the report by one charge that takes all of the budget, and write its page and statement."""
     budget = dpp.Budget(epsilon=1, delta=1e-6, path=folder / "stays.db", name="stays of 2025")
     asked = report(rows.dp.protect("patient", budget=budget, **LIMITS)).scaled_to()
     print(asked.explain())
@@ -111,7 +112,8 @@ def in_duckdb(rows: pl.DataFrame) -> dict[str, Any]:
     """Release the same report from a table of DuckDB."""
     table = ibis.duckdb.connect().create_table("stays", rows.to_arrow())
     asked = report(dpp.protect("patient", **LIMITS)).scaled_to(epsilon=1, delta=1e-6)
-    return dpp.sql.release(asked, table, budget=dpp.Budget(epsilon=1, delta=1e-6, name="in DuckDB"), intervals=True)
+    budget = dpp.Budget(epsilon=1, delta=1e-6, name="in DuckDB")
+    return dpp.sql.release(asked, table, budget=budget, intervals=True)
 
 
 def main(folder: Path) -> None:

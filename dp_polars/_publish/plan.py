@@ -254,7 +254,8 @@ class Plan:
             if ask in _OF_ENDS:
                 found = ends(text, dtype)
                 low, high, step = (one(text, dtype) or None, None, None) if found is None else found
-                plain += [low, high]
+                # The planner shows the errors of what it requests, so that no bound is found when it is released.
+                plain += ["" if end is None else end for end in (low, high)]
                 step = self._known_step(low, high, dtype) if step is None else step
                 named |= {} if step is None else {"step": step}
             else:

@@ -40,7 +40,7 @@ _BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _S
 REFERENCE = 5
 
 _OWN_LOSS = (
-    "{} must have no loss of its own without {}: a part of one guarantee finds what is left out, before the answers are "
+    "{} must have no loss of its own without {}: a part of one guarantee finds what is left out, before answers are "
     "drawn.\n\nHint: leave epsilon, rho and within out, and share one guarantee: query.scaled_to(epsilon=1, "
     "delta=1e-6). Or {}."
 )

@@ -330,6 +330,7 @@ def test_names_of_outputs_are_apart_and_as_they_are_shown():
         ({"values": {"diagnosis": ""}}, "value diagnosis", "candidates must not be empty"),
         ({"values": {"class": "x"}}, "value class", "can't be categories of a column of type Int8"),
         ({"values": {"age": "young"}}, "value age", "candidates of a quantile must be numbers"),
+        ({"values": {}}, "value days", "lower must be a number"),
         ({"values": {"days": "0..x"}}, "value days", "upper must be a number"),
         ({"values": {"days": "30..0 by 1"}}, "value days", "lower must be below upper"),
         (
