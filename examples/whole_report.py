@@ -51,7 +51,7 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
 
 
 def report(private: dpp.PrivateFrame) -> dpp.Publication:
-    """Request ten statistics. None has a loss of its own: `scaled_to` shares one guarantee over all of them."""
+    """Request ten statistics, without a loss of their own: `scaled_to` shares one guarantee."""
     # A person counts in one cell, and for one referrer.
     once = private.with_limits(max_groups=1, max_rows_per_group=1)
     by_hospital = private.group_by({"hospital": HOSPITALS}).agg(
@@ -101,7 +101,8 @@ def in_polars(rows: pl.DataFrame, folder: Path) -> tuple[dpp.Publication, dict[s
     asked = report(rows.dp.protect("patient", budget=budget, **LIMITS)).scaled_to()
     print(asked.explain())
     released = asked.release(intervals=True)
-    about = {"name": "Hospital stays in 2025", "units": {"mean": "days", "quantiles": "days", "cost": "€"}}
+    units = {"mean": "days", "quantiles": "days", "cost": "€"}
+    about = {"name": "Hospital stays in 2025", "units": units}
     page = dpp.report(released, asked, folder / "stays.html", titles=TITLES, **about)
     (folder / "statement.md").write_text(asked.statement(name=about["name"]).to_markdown())
     print(budget, f"The page: {page}", sep="\n")
