@@ -31,7 +31,9 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
     """Return made-up stays: most people have one or two, some have many."""
     rng = np.random.default_rng(seed)
     person = np.repeat(np.arange(people), np.minimum(rng.zipf(2.2, people), 60))
-    n, home, age = len(person), rng.integers(0, 12, people)[person], rng.integers(0, 4, people)[person]
+    n, home = len(person), rng.integers(0, 12, people)[person]
+    age = rng.integers(0, 4, people)[person]
+    month = np.minimum(rng.integers(0, 12, n) + (rng.random(n) < 0.2), 11)
     hospital = np.where(rng.random(n) < 0.9, home, rng.integers(0, 12, n))
     diagnosis = (age * 2 + rng.zipf(1.7, n)) % len(DIAGNOSES)
     days = np.minimum(rng.geometric(0.25 - 0.04 * age), 60)
@@ -40,7 +42,7 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
         "hospital": np.array(HOSPITALS)[hospital],
         "region": np.array(REGIONS)[hospital // 3],
         "age": np.array(AGES)[age],
-        "month": np.array(MONTHS, "datetime64[D]")[np.minimum(rng.integers(0, 12, n) + (rng.random(n) < 0.2), 11)],
+        "month": np.array(MONTHS, "datetime64[D]")[month],
         "diagnosis": np.array(DIAGNOSES)[diagnosis],
         "days": days,
         "cost": days * rng.integers(300, 900, n),
@@ -56,7 +58,8 @@ def report(private: dpp.PrivateFrame) -> dpp.Publication:
     once = private.with_limits(max_groups=1, max_rows_per_group=1)
     by_hospital = private.group_by({"hospital": HOSPITALS}).agg(
         mean=dpp.mean("days", 0, 30),  # 1. how long a stay is
-        quantiles=dpp.quantile("days", [0.25, 0.5, 0.75], range(1, 61), loss_weight=3),  # 2. and its quantiles
+        # 2. and its quantiles
+        quantiles=dpp.quantile("days", [0.25, 0.5, 0.75], range(1, 61), loss_weight=3),
         readmitted=dpp.share(pl.col("readmitted")),  # 3. how many come back
     )
     return dpp.publication(
@@ -69,10 +72,14 @@ def report(private: dpp.PrivateFrame) -> dpp.Publication:
         by_hospital=by_hospital,
         # 6. the five most common diagnoses; 7. the total cost
         in_all=private.agg(
-            top=dpp.top_k("diagnosis", 5, DIAGNOSES), cost=dpp.sum("cost", 0, 20_000, step=1, loss_weight=3)
+            top=dpp.top_k("diagnosis", 5, DIAGNOSES),
+            cost=dpp.sum("cost", 0, 20_000, step=1, loss_weight=3),
         ),
         # 8. a cross table that agrees with its margins
-        cross=once.cube({"region": REGIONS, "age": AGES}, tables=[("region",), ("age",), ("region", "age")]),
+        cross=once.cube(
+            {"region": REGIONS, "age": AGES},
+            tables=[("region",), ("age",), ("region", "age")],
+        ),
         # 9. a trend
         trend=private.group_by({"month": MONTHS}).agg(stays=dpp.len()),
         # 10. referrers that nobody listed
@@ -96,8 +103,9 @@ TITLES = {
 
 
 def in_polars(rows: pl.DataFrame, folder: Path) -> tuple[dpp.Publication, dict[str, Any]]:
-    """Release the report by one charge that takes all of the budget, and write its page and statement."""
-    budget = dpp.Budget(epsilon=1, delta=1e-6, path=folder / "stays.db", name="stays of 2025")
+    """Release the report by one charge of the budget, and write its page and statement."""
+    path = folder / "stays.db"
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=path, name="stays of 2025")
     asked = report(rows.dp.protect("patient", budget=budget, **LIMITS)).scaled_to()
     print(asked.explain())
     released = asked.release(intervals=True)
@@ -127,7 +135,8 @@ def main(folder: Path) -> None:
         from dp_polars import plot
     except ImportError:
         return
-    plot.answers(released["by_hospital"], asked.queries["by_hospital"]).save(folder / "hospitals.svg")
+    figure = plot.answers(released["by_hospital"], asked.queries["by_hospital"])
+    figure.save(folder / "hospitals.svg")
     print(f"A figure: {folder / 'hospitals.svg'}")
 
 
