@@ -64,7 +64,9 @@ def report(private: dpp.PrivateFrame) -> dpp.Publication:
     )
     return dpp.publication(
         # 4. how many people there are by region and month
-        people=private.group_by({"region": REGIONS, "month": MONTHS}).agg(people=dpp.n_people()),
+        people=private.group_by({"region": REGIONS, "month": MONTHS}).agg(
+            people=dpp.n_people(),
+        ),
         # 5. the most common diagnosis by region and age
         diagnosis=private.group_by({"region": REGIONS, "age": AGES}).agg(
             people=dpp.n_people(), diagnosis=dpp.mode("diagnosis", DIAGNOSES)
