@@ -53,7 +53,7 @@ def stays(people: int = 30_000, seed: int = 7) -> pl.DataFrame:
 
 
 def report(private: dpp.PrivateFrame) -> dpp.Publication:
-    """Request ten statistics, without a loss of their own: `scaled_to` shares one guarantee."""
+    """Request ten statistics: `scaled_to` shares one guarantee."""
     # A person counts in one cell, and for one referrer.
     once = private.with_limits(max_groups=1, max_rows_per_group=1)
     by_hospital = private.group_by({"hospital": HOSPITALS}).agg(
@@ -105,7 +105,7 @@ TITLES = {
 
 
 def in_polars(rows: pl.DataFrame, folder: Path) -> tuple[dpp.Publication, dict[str, Any]]:
-    """Release the report by one charge of the budget, and write its page and statement."""
+    """Release the report by one charge, and write its page and statement."""
     path = folder / "stays.db"
     budget = dpp.Budget(epsilon=1, delta=1e-6, path=path, name="stays of 2025")
     asked = report(rows.dp.protect("patient", budget=budget, **LIMITS)).scaled_to()
