@@ -17,7 +17,7 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._frames.query import OfAnswers, PrivateQuery, followed, scaled, without_data
 from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._release.contract import AS_DRAWN, Engine, Intervals, Presentation
-from dp_polars._release.release import Part, charged_as, release_all
+from dp_polars._release.release import Part, charged_as, release_all, release_by
 from dp_polars._release.request import AnyRequest, explained
 from dp_polars._sources.marks import refuse_two_units
 from dp_polars._sources.source import Opened, PrivateRows
@@ -240,8 +240,9 @@ def release_with(
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
         presentation = request.presentation(intervals, min_people, sure)
-        one_part = Part(request, engine, presentation, on_settled=query._settle)
-        (released,) = release_all([one_part], payer, ignore_cache=ignore_cache)
+        released = release_by(
+            request, engine, payer, presentation=presentation, ignore_cache=ignore_cache, on_settled=query._settle
+        )
         return query._handed_over(unchecked)._made(released)
     tables, payers = query._tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 

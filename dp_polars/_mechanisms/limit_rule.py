@@ -102,11 +102,14 @@ class Rule(Generic[Value]):
         """Return what the choice of one candidate loses: permute-and-flip in epsilon, bounded range in rho."""
         return claim_for_scores(loss, None, Fraction(self.score_range, 2), False)
 
+    def place(self, beyond: Ints, claim: Claim, rng: Rng) -> int:
+        """Draw a candidate by the mechanism and the rate of a claim, and return its place."""
+        scores = self.scores(beyond)
+        return int(best_rows(scores, np.array([len(scores)]), claim.rate, LAWS[claim.mechanism], rng)[0])
+
     def draw(self, beyond: Ints, loss: Loss, rng: Rng) -> Value:
         """Return a candidate."""
-        claim, scores = self.claim(loss), self.scores(beyond)
-        chosen = best_rows(scores, np.array([len(scores)]), claim.rate, LAWS[claim.mechanism], rng)
-        return self.candidates[int(chosen[0])]
+        return self.candidates[self.place(beyond, self.claim(loss), rng)]
 
 
 def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: int | None = None) -> Rule[int]:

@@ -87,9 +87,11 @@ def release_by(
     *,
     presentation: Presentation = AS_DRAWN,
     ignore_cache: bool = False,
+    on_settled: Callable[[AnyRequest[Asked]], None] = lambda _: None,
 ) -> Released:
-    """Release all outputs of one request once: see `release_all`."""
-    (released,) = release_all([Part(request, engine, presentation)], budget, ignore_cache=ignore_cache)
+    """Release all outputs of one request once: see `release_all`, and `Part` for `on_settled`."""
+    part = Part(request, engine, presentation, on_settled=on_settled)
+    (released,) = release_all([part], budget, ignore_cache=ignore_cache)
     return released
 
 

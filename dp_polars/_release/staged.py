@@ -16,7 +16,7 @@ from dp_polars._bins.binning import OneCode
 from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Work
 from dp_polars._release.protection import Limits, Protection
-from dp_polars._release.request import AnyRequest, Ask, Line, Request, asked_in, under
+from dp_polars._release.request import AnyRequest, Ask, Request, asked_in, under
 from dp_polars._statistics.averages import Share
 from dp_polars._statistics.limits import LimitChoice, What
 from dp_polars._statistics.measures import BETA, Clipped, Measure, SumOfPeople, ValueCounts
@@ -399,19 +399,9 @@ class StagedRequest(Request):
 
     # --- Words ------------------------------------------------------------------------------------------------------
 
-    def _lines(self, engine: Engine[Any] | None) -> list[Line[HistogramQuery]]:
-        lines = []
-        for ask, types in self.typed(engine):
-            if isinstance(ask.query, LimitChoice):
-                lines.append(Line(self._explained(ask) | self._of_choice(ask), ask))
-            else:
-                lines.append(Line(self._explained(ask) | self._errors(ask, types), ask, types))
-        return lines
-
-    def _of_choice(self, ask: Ask[LimitChoice]) -> dict[str, object]:
-        query = ask.query
+    def _of_choice(self, name: str, query: LimitChoice) -> dict[str, object]:
         notes = []
-        found = next((one for one in self.found if one.name == ask.name), None)
+        found = next((one for one in self.found if one.name == name), None)
         if found is not None:
             notes.append(f"Found {found}.")
         elif query.claim._is_open:
@@ -428,6 +418,8 @@ class StagedRequest(Request):
         }
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
+        if isinstance(ask.query, LimitChoice):
+            return self._of_choice(ask.name, ask.query)
         errors = super()._errors(ask, types)
         if self.found:
             return errors

@@ -17,8 +17,7 @@ from dp_polars._bins.binning import Beyond
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.limit_rule import Rule
 from dp_polars._mechanisms.noise import add_noise, noise_bound, noise_of
-from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._mechanisms.selection import best_rows
+from dp_polars._mechanisms.racing import error_bound
 from dp_polars._statistics.statistic import CountRule, HistogramQuery
 
 # The rate of the noise on the number of people, as a part of that of the choice.
@@ -105,10 +104,9 @@ class LimitChoice(HistogramQuery):
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:  # noqa: ARG002
         (histogram,) = histograms
         rule, beyond = self._known, self.beyond(histogram)
-        lengths, law = np.array([len(rule.candidates)]), LAWS[self.claim.mechanism]
-        chosen = best_rows(rule.scores(beyond), lengths, self.claim.rate, law, system_rng())
-        people = beyond[len(beyond) - len(rule.candidates) :][chosen]
-        return pl.Series(chosen), pl.Series(add_noise(people, noise_of(self.noise, 1)))
+        place = rule.place(beyond, self.claim, system_rng())
+        people = beyond[-len(rule.candidates) :][[place]]
+        return pl.Series([place]), pl.Series(add_noise(people, noise_of(self.noise, 1)))
 
     def people_bound(self, beta: float) -> int:
         """Return how far the number of people may be off."""
