@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING
@@ -99,11 +100,26 @@ def misfit(mutant: Mutant, package: Path = ROOT / "dp_polars") -> str:
         return str(error)
     except (SyntaxError, ValueError) as error:
         return f"the mutant is no Python: {error}"
-    return next((f"tests/{test} is not there" for test in named_tests(mutant) if not is_there(test)), "")
+    gone = [f"tests/{test} is not there" for test in named_tests(mutant) if not is_there(test)]
+    gone += [f"no test has {word} in its name" for word in chosen_words(mutant) if word not in all_tests()]
+    return next(iter(gone), "")
 
 
 def named_tests(mutant: Mutant) -> list[str]:
     return [word for word in shlex.split(mutant.tests) if ".py" in word]
+
+
+def chosen_words(mutant: Mutant) -> list[str]:
+    """Return what names of tests must have, by pytest's `-k`."""
+    words = shlex.split(mutant.tests)
+    chosen = " ".join(after for before, after in pairwise(words) if before == "-k")
+    return [word for word in re.findall(r"\w+", chosen) if word not in ("and", "or", "not")]
+
+
+@cache
+def all_tests() -> str:
+    files = (each for each in (ROOT / "tests").rglob("*.py") if "mutation" not in each.parts)
+    return "\n".join(each.read_text(encoding="utf-8") for each in files)
 
 
 @cache

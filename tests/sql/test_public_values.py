@@ -14,6 +14,8 @@ need_ibis()
 
 import ibis  # noqa: E402
 
+from dp_polars.sql import _SqlEngine  # noqa: E402
+
 pytestmark = MARKS
 
 HUGE = 10**6
@@ -68,6 +70,11 @@ def test_times_of_the_day_between_two_of_a_coarse_column_are_no_keys(owner, read
     table = of_postgres(owner, reader, "SELECT CAST('12:00:01' AS time(0)) AS at FROM generate_series(1, 7) AS s(n)")
     times = [dt.time(12, 0, 1), dt.time(12, 0, 1, 4000), dt.time(12, 0, 1, 400_000)]
     assert counted(table, {"at": times}) == [7, 0, 0]
+
+
+def test_constants_that_the_engine_takes_for_one_are_counted_once():
+    engine = _SqlEngine(of_duckdb("SELECT 'a' AS k FROM range(7)"))
+    assert engine.distinct(pl.DataFrame({"k": ["b", "a", "c", "a"]})) == 3
 
 
 def test_public_times_are_told_to_the_microsecond():
