@@ -73,6 +73,21 @@ def works() -> Iterator[tuple[str, dpp.PrivateQuery, str, float]]:
         by_age.replace("COUNT(*)", distinct),
         2,
     )
+    numbers = {"people": dpp.n_people(epsilon=1), "rows": dpp.len(epsilon=1), "sum": dpp.sum("age", 0, 100, epsilon=1)}
+    bounded = dpp.protect("person", max_groups=2, max_rows_per_group=5).group_by(keys)
+    yield (
+        "people, rows and a sum, people in 2 groups",
+        bounded.agg(**numbers),
+        f"SELECT g, {distinct}, COUNT(*), SUM(age) FROM rows GROUP BY 1",
+        2.5,
+    )
+    yield (
+        "people, mode and median, people in 2 groups",
+        bounded.agg(people=dpp.n_people(epsilon=1), top=mode, age=median),
+        f"SELECT g, {distinct}, MODE() WITHIN GROUP (ORDER BY x), PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) "
+        "FROM rows GROUP BY 1",
+        3,
+    )
 
 
 def resident() -> int:
