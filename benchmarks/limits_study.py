@@ -18,6 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_polars._accounting.claims import claim_for_scores
 from dp_polars._accounting.terms import Loss
 from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 
@@ -53,7 +54,7 @@ def pareto(people, rng):
 
 def simulated(rule: Rule, beyond, loss, rng):
     """How often each candidate is drawn."""
-    rate = float(rule.claim(loss).rate)
+    rate = float(claim_for_scores(loss, None, Fraction(rule.score_range, 2), False).rate)
     waits = rng.exponential if loss.unit == "epsilon" else rng.gumbel
     drawn = rule.scores(beyond) * rate + waits(size=(DRAWS, len(rule.candidates)))
     return np.bincount(drawn.argmax(1), minlength=len(rule.candidates)) / DRAWS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim, claim_for_scores
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import Ints, Rng, ball, precision, upper
 from dp_polars._mechanisms.racing import LAWS
@@ -98,18 +98,10 @@ class Rule(Generic[Value]):
         scores: Ints = -surplus - np.array(self.offsets, np.int64)
         return scores
 
-    def claim(self, loss: Loss) -> Claim:
-        """Return what the choice of one candidate loses: permute-and-flip in epsilon, bounded range in rho."""
-        return claim_for_scores(loss, None, Fraction(self.score_range, 2), False)
-
     def place(self, beyond: Ints, claim: Claim, rng: Rng) -> int:
         """Draw a candidate by the mechanism and the rate of a claim, and return its place."""
         scores = self.scores(beyond)
         return int(best_rows(scores, np.array([len(scores)]), claim.rate, LAWS[claim.mechanism], rng)[0])
-
-    def draw(self, beyond: Ints, loss: Loss, rng: Rng) -> Value:
-        """Return a candidate."""
-        return self.candidates[self.place(beyond, self.claim(loss), rng)]
 
 
 def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: int | None = None) -> Rule[int]:

@@ -192,16 +192,16 @@ def _in_stages(
     part: Part[Released], work: Work | KeyWork, run: Callable[[], Drawn[Released]]
 ) -> Callable[[], Drawn[Released]]:
     """Return what runs the stage that finds what the outputs need, if there is one, and then the outputs."""
-    stage = part.request.stage(part.engine)
+    stage = part.request.stage(work, part.engine)
     if stage is None:
         return run
     find = part.engine.prepare(stage)
 
     def both() -> Drawn[Released]:
         found = find().packed()  # in this process, so that nothing draws it again
-        settled = part.request.settled(_in_polars(found), work)
+        settled, then = part.request.settled(_in_polars(found), work)
         part.on_settled(settled)
-        drawn = prepare(settled, part.engine, part.presentation)[1]()
+        drawn = part.engine.prepare(then, part.presentation)()
         return Drawn(lambda: len(found).to_bytes(_LENGTH) + found + drawn.packed(), drawn.presented)
 
     return both
@@ -209,12 +209,12 @@ def _in_stages(
 
 def _unpacked(part: Part[Released], work: Work | KeyWork, packed: bytes) -> Drawn[Released]:
     """Return what is cached: of a release in two stages, what both have drawn."""
-    if part.request.stage(part.engine) is None:
+    if part.request.stage(work, part.engine) is None:
         return part.engine.unpacked(packed, work, part.presentation)
     end = _LENGTH + int.from_bytes(packed[:_LENGTH])
-    settled = part.request.settled(_in_polars(packed[_LENGTH:end]), work)
+    settled, then = part.request.settled(_in_polars(packed[_LENGTH:end]), work)
     part.on_settled(settled)
-    drawn = part.engine.unpacked(packed[end:], settled.bind(part.engine), part.presentation)
+    drawn = part.engine.unpacked(packed[end:], then, part.presentation)
     return Drawn(lambda: packed, drawn.presented)
 
 

@@ -6,7 +6,7 @@ import html
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -192,13 +192,16 @@ class AnyRequest(ABC, Generic[AskedT]):
     def claims(self) -> tuple[Claim, ...]:
         return tuple(claim for _, claim in self.charged)
 
-    def stage(self, engine: Engine[Any]) -> Work | None:  # noqa: ARG002
-        """Return the work that finds what the outputs need before they are drawn; None: nothing is found."""
+    def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work | None:  # noqa: ARG002
+        """Return the work that finds what the outputs need before they are drawn; None: nothing is found.
+
+        `work`: what `bind` gave.
+        """
         return None
 
-    def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> AnyRequest[AskedT]:  # noqa: ARG002
-        """Return the request with what its stage has found, as it was drawn; `work` is what `bind` gave before."""
-        return self
+    def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> tuple[AnyRequest[AskedT], Work | KeyWork]:  # noqa: ARG002
+        """Return the request with what its stage has found, as it was drawn, and its work; `work`: as for `stage`."""
+        return self, work
 
     @property
     def readers(self) -> tuple[Ask[AskedT], ...]:
@@ -503,12 +506,28 @@ class Request(AnyRequest[HistogramQuery]):
         elif keys is not None:
             keys = in_types_of(keys, schema)
         self._check_names_of_ends(intervals=False)
-        specs: list[HistogramSpec] = []
-        outputs = []
+        read: list[tuple[tuple[pl.Expr, ...], Columns]] = []
         for ask in self.asks:
             what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
             typed = [_typed(column, schema, what) for column in ask.columns]
-            columns, types = tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)
+            read.append((tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)))
+        return self._work(keys, read, proved.rows)
+
+    def on_columns_of(self, work: Work) -> Work:
+        """Return the work of these outputs on what another one reads, of as many outputs: nothing is proved again."""
+        read = [(work.specs[output.specs[0]].columns, output.types) for output in work.outputs]
+        return self._work(work.keys, read, work.rows)
+
+    def _work(
+        self,
+        keys: pl.DataFrame | Product | None,
+        read: Sequence[tuple[tuple[pl.Expr, ...], Columns]],
+        rows: Callable[[pl.LazyFrame], pl.LazyFrame],
+    ) -> Work:
+        """Return the work of the outputs. `read`: the columns of each, and their types."""
+        specs: list[HistogramSpec] = []
+        outputs = []
+        for ask, (columns, types) in zip(self.asks, read, strict=True):
             with ask.named():
                 ask.query.answer_type(*types)
                 needed = ask.query.count_rules(*types)
@@ -523,7 +542,7 @@ class Request(AnyRequest[HistogramQuery]):
             )
             positions = tuple(_place(specs, spec) for spec in of_pieces)
             outputs.append(Output(ask.name, ask.query, types, positions))
-        return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
+        return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), rows)
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[HistogramQuery]]:
         return [Line(self._explained(ask) | self._errors(ask, types), ask, types) for ask, types in self.typed(engine)]

@@ -328,14 +328,13 @@ class StagedRequest(Request):
 
     def bind(self, engine: Engine[Any]) -> Work:
         work = super().bind(engine)
-        if not self.found:  # whatever is found must be answered, for it is paid for then
-            for end in (0, -1):
-                if all(one.query.rule is not None for one in self.choices):
-                    Request.bind(self._with([one.query.values[end] for one in self.choices], work), engine)
+        if not self.found and all(one.query.rule is not None for one in self.choices):
+            for end in (0, -1):  # whatever is found must be answered, for it is paid for then
+                self._with([one.query.values[end] for one in self.choices], work).on_columns_of(work)
         return work
 
-    def stage(self, engine: Engine[Any]) -> Work | None:
-        work = super().bind(engine)
+    def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work:
+        assert isinstance(work, Work), "keys need no first stage"
         unit = work.privacy_unit
         numbers, outputs, specs = list[PersonNumber](), list[Output](), list[HistogramSpec]()
         of_output = {output.name: output for output in work.outputs}
@@ -360,7 +359,8 @@ class StagedRequest(Request):
         per_person = PerPerson(unit, self.keys if work.keys is None else work.keys, numbers=tuple(numbers))  # type: ignore[arg-type]
         return Work(None, None, tuple(specs), tuple(outputs), work.rows, per_person)
 
-    def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> StagedRequest:
+    def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> tuple[StagedRequest, Work]:
+        assert isinstance(work, Work), "keys need no first stage"
         columns = found.get_columns()
         every = [
             Found(
@@ -372,11 +372,12 @@ class StagedRequest(Request):
             )
             for number, (of, choice) in enumerate(zip(self.sets, self.choices, strict=True))
         ]
-        return replace(self._with([one.value for one in every], work), found=tuple(every), planned=self)
+        request = replace(self._with([one.value for one in every], work), found=tuple(every), planned=self)
+        return request, request.on_columns_of(work)
 
-    def _with(self, found: Sequence[Fraction], work: Work | KeyWork) -> Self:
+    def _with(self, found: Sequence[Fraction], work: Work) -> Self:
         """Return the request with what was found in the place of what was left out."""
-        types = {output.name: output.types for output in work.outputs} if isinstance(work, Work) else {}
+        types = {output.name: output.types for output in work.outputs}
         limits = {name: dict(of) for name, of in self.limits.items()}
         ends: dict[str, dict[str, Fraction]] = {}
         for of, value in zip(self.sets, found, strict=True):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
+from tests.helpers.limits import drawn
 
 KINDS = ("linear", "norm", "root", "selection")
 EPSILON, RHO = Loss(Fraction(1, 2), "epsilon"), Loss(Fraction(1, 50), "rho")
@@ -152,19 +152,6 @@ def test_the_part_is_the_smallest_that_is_enough(value, unit, cells):
     assert 100 * part == (enough[0] if enough else parts[-1])
 
 
-def test_losses_of_a_choice():
-    rule = limit_rule("linear", EPSILON, 24, Fraction(1))
-    assert rule.claim(EPSILON).mechanism == "permute_and_flip"
-    assert rule.claim(EPSILON).rate == EPSILON.value
-    assert rule.claim(RHO).mechanism == "exponential"
-    assert float(rule.claim(RHO).rate) == pytest.approx(math.sqrt(8 * 0.02), rel=0.01)
-    of_two = limit_rule("selection", EPSILON, 24, Fraction(1))
-    assert of_two.claim(EPSILON).rate == EPSILON.value / 2
-    # Another unit, and several people.
-    assert rule.claim(RHO).cost("epsilon") == rule.claim(RHO).rate
-    assert rule.claim(EPSILON).cost("epsilon", 3) == 3 * EPSILON.value
-
-
 def test_extremes_stay_within_64_bits():
     tiny = Loss(Fraction(1, 10**200), "epsilon")
     rule = limit_rule("linear", tiny, 24, Fraction(10**200))
@@ -174,7 +161,7 @@ def test_extremes_stay_within_64_bits():
     many = rule.scores(np.full(len(rule.candidates), 2**62))
     assert (few <= 0).all()
     assert (many < 0).all()
-    assert rule.draw(np.zeros(len(rule.candidates), np.int64), tiny, system_rng()) in rule.candidates
+    assert drawn(rule, np.zeros(len(rule.candidates), np.int64), tiny) in rule.candidates
 
 
 def test_a_large_loss_draws_the_best_score():
@@ -182,10 +169,10 @@ def test_a_large_loss_draws_the_best_score():
     people = [1] * 50_000 + [3] * 30_000 + [7] * 10_000 + [900] * 50
     loss, large = Loss(Fraction(1, 10), "epsilon"), Loss(Fraction(20), "epsilon")
     rule = limit_rule("linear", loss, 24, Fraction(240))
-    assert rule.draw(beyond(rule, people), large, system_rng()) == 7
+    assert drawn(rule, beyond(rule, people), large) == 7
     rule = limit_rule("selection", loss, 24, Fraction(240))
-    assert rule.draw(beyond(rule, people), large, system_rng()) == 1
-    assert rule.draw(beyond(rule, people[30_000:]), large, system_rng()) == 3
+    assert drawn(rule, beyond(rule, people), large) == 1
+    assert drawn(rule, beyond(rule, people[30_000:]), large) == 3
     bounds = bound_rule(loss, Fraction(30), bounds_up_to(Fraction(1), Fraction(10**6)))
     values = [Fraction(40)] * 30_000 + [Fraction(3000)] * 200
-    assert bounds.draw(beyond(bounds, values), large, system_rng()) == 50
+    assert drawn(bounds, beyond(bounds, values), large) == 50

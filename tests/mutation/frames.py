@@ -223,7 +223,7 @@ MUTANTS = [
         "groups of people are not checked: a group counts twice", "-k 'TestToy and refused_for_free'"),
     of("frames/test_numbers.py")("Part.entries", "self.request.charged", "self.request.charged[:1]",
         "only the first output is charged", "::test_budgets_are_charged_each_number"),
-    _polars_in_memory("Request.bind", "protection.drawn_limits(ask.query, self.groups)", "protection.drawn_limits(ask.query, 1)", "bounds are those of one group",
+    _polars_in_memory("Request._work", "protection.drawn_limits(ask.query, self.groups)", "protection.drawn_limits(ask.query, 1)", "bounds are those of one group",
         "::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
     # --- Other limits of a frame
     _limits("PrivateFrame.with_limits", "self.protection.with_limits(**limits)", "self.protection",

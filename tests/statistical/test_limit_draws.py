@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms.limit_rule import bound_rule, bounds_up_to, limit_rule
 from tests.helpers import reference
+from tests.helpers.limits import claim_of, drawn
 from tests.statistical.goodness import check_sampler
 
 DRAWS = 1_500
@@ -37,14 +37,13 @@ def test_a_limit_is_drawn_with_its_probability(kind, mechanism):
     if kind in ("selection", "bound"):
         surplus = np.maximum(surplus, 2 * beyond[-len(surplus) :] - len(PEOPLE))
     scores = [-max(int(s), 0) - o for s, o in zip(surplus, rule.offsets, strict=True)]
-    epsilon = rule.claim(loss).rate * rule.score_range
+    epsilon = claim_of(rule, loss).rate * rule.score_range
     law = reference.floats(reference.law(scores, rate=epsilon / rule.score_range, mechanism=mechanism, digits=30))
 
-    def drawn(factor):
+    def places(factor):
         # The loss of a choice with `factor` times the rate: the offsets stay what they are.
         other = loss.value * factor if loss.unit == "epsilon" else loss.value * factor**2
-        rng = system_rng()
         place = {value: i for i, value in enumerate(rule.candidates)}
-        return np.array([place[rule.draw(beyond, Loss(other, loss.unit), rng)] for _ in range(DRAWS)])
+        return np.array([place[drawn(rule, beyond, Loss(other, loss.unit))] for _ in range(DRAWS)])
 
-    check_sampler(drawn, law / law.sum(), controls=(Fraction(1, 2), Fraction(2)))
+    check_sampler(places, law / law.sum(), controls=(Fraction(1, 2), Fraction(2)))
