@@ -367,6 +367,13 @@ def _unbound_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
                 "Hint: dp_polars.protect(…, max_rows=9), and sum(0, 100); or release the query without OpenDP."
             )
             raise TypeError(msg)
+        if query._protection.parts is not None:
+            msg = (
+                "query must not be asked of disjoint parts: what several people lose there at once is not proved, and "
+                "OpenDP's map is for any number.\n\n"
+                "Hint: leave by out of the publication, or release it without OpenDP."
+            )
+            raise TypeError(msg)
         unit = query._protection.unit or ()
         if len(unit) > 1:
             msg = (

@@ -18,7 +18,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.silence import is_silenced, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
-from dp_polars._engines.spark.rows import Groups, binned, distinct, text_of_frame
+from dp_polars._engines.spark.rows import Groups, binned, distinct, in_kept_parts, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.publication import Publication, release_with
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.cube_query import CubeQuery
     from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._release.contract import HistogramSpec, Intervals, Output, Presentation, Shown, Work
+    from dp_polars._release.contract import HistogramSpec, Intervals, Output, PartChoice, Presentation, Shown, Work
     from dp_polars._statistics.statistic import Asked
 
     class _OfFrames(ChargedAndShown, total=False):
@@ -176,7 +176,7 @@ class _OnSpark(Engine[Released]):
     rows_are = "the Spark DataFrame"
 
     def __init__(self, frame: DataFrame, only_counted: Collection[str] = ()) -> None:
-        self._frame, self._only_counted = frame, only_counted
+        self._frame, self._only_counted, self._handed_over = frame, only_counted, frame
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         return pl.Schema(
@@ -186,9 +186,15 @@ class _OnSpark(Engine[Released]):
     @silenced
     def preprocessing(self) -> str | None:
         try:
-            return text_of_frame(self._frame)
+            return text_of_frame(self._handed_over)
         except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
             return None
+
+    @silenced
+    def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
+        _check_unit(self._frame, unit)
+        self._frame = in_kept_parts(self._frame, keys, most, unit, choice.secret)
+        _ = self._frame.schema  # analysed before the charge, by Spark Connect too
 
     def distinct(self, constants: pl.DataFrame) -> int:
         kinds = [self._frame.schema[name].dataType for name in constants.columns]

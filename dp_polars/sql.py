@@ -17,10 +17,17 @@ from dp_polars._engines.sql.counting import histograms
 from dp_polars._engines.sql.dialects import TESTED, Common, Places, Select, Written, cast, compiled
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
-from dp_polars._engines.sql.rows import binned, check_types, columns_read, public_table, schema_of
+from dp_polars._engines.sql.rows import (
+    binned,
+    check_types,
+    columns_read,
+    in_kept_parts,
+    public_table,
+    schema_of,
+)
 from dp_polars._frames.publication import Publication, release_with
 from dp_polars._release.cached import written
-from dp_polars._release.contract import Intervals, KeyWork, LocalEngine, Work
+from dp_polars._release.contract import Intervals, KeyWork, LocalEngine, PartChoice, Work
 from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
@@ -190,6 +197,11 @@ class _SqlEngine(LocalEngine):
 
     def bin(self, ends: Mapping[str, pl.Series]) -> None:
         self._table, self._types = binned(self._table, ends), None
+
+    @silenced  # what drivers warn of may tell of rows
+    def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
+        self._check(unit, keys.columns)
+        self._table = in_kept_parts(self._table, keys, most, unit, choice.secret, self._dialect)
 
     @silenced  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:

@@ -309,9 +309,12 @@ class BudgetExceededError(ValueError):
             is_short = is_short and self.requested_rho > self.remaining_rho
         if is_short or not self.short_by_delta:
             missing.append(" (or in rho: ".join(losses) + ")" * (len(losses) - 1))
+            part = rounded_down(self.remaining / self.requested, 3)
             ways.append(
+                f"it fits at {self.unit}={in_decimals(self.remaining, up=False)}: "
                 f"query.scaled_to({self.unit}=budget.remaining.{self.unit}) takes all that is left, "
-                f"{show(100 * rounded_down(self.remaining / self.requested, 3))} % of what was requested"
+                f"{show(100 * part)} % of what was requested; where one guarantee is shared, it fits at {show(part)} "
+                "times its loss_weight"
                 if self.remaining > 0
                 else "budget.remaining is 0, so that no query.scaled_to(…) fits"
             )

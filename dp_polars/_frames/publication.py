@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
@@ -13,12 +14,16 @@ from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mechanisms_of
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.calls import all_called, called
-from dp_polars._base.numbers import Number, given
+from dp_polars._base.numbers import Number, given, positive_int
 from dp_polars._frames.query import OfAnswers, PrivateQuery, followed, scaled, without_data
+from dp_polars._frames.requests import KeyRequest
 from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._release.contract import AS_DRAWN, Engine, Intervals, Presentation
+from dp_polars._release.protection import Parts, Protection
+from dp_polars._release.public_keys import public_keys
 from dp_polars._release.release import Part, charged_as, release_all, release_by
-from dp_polars._release.request import AnyRequest, explained
+from dp_polars._release.request import AnyRequest, Request, explained
+from dp_polars._release.staged import StagedRequest
 from dp_polars._sources.marks import refuse_two_units
 from dp_polars._sources.source import Opened, PrivateRows
 from dp_polars._statistics.statement import Statement
@@ -27,6 +32,8 @@ from dp_polars._statistics.statistic import Asked
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
+
+    from dp_polars._bins.candidates import Values
 
 
 ReleasedT = TypeVar("ReleasedT")
@@ -186,6 +193,9 @@ class Publication(OfAnswers):
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
         if not isinstance(given_one, Mapping):
             return dict.fromkeys(self.queries, given_one)
+        if self._first._protection.parts is not None:
+            msg = "a publication with by must be given one table, for all of its queries, got a dict."
+            raise ValueError(msg)
         if given_one.keys() != self.queries.keys():
             msg = f"a dict of tables must have the names of the queries, {list(self.queries)}, got {list(given_one)}."
             raise ValueError(msg)
@@ -209,6 +219,8 @@ class Publication(OfAnswers):
         costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else in_words(claims)
         unit = self._first._protection.privacy_unit
         who = "one person per row" if unit is None else f"one person per {unit!r}"
+        if (parts := self._first._protection.parts) is not None:
+            who = f"{who}, {parts}"
         return f"<Publication: {who}\n{names}\n  costs: {costs}>"
 
     @property
@@ -255,20 +267,43 @@ def release_with(
 
 
 @called
-def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: PrivateQuery) -> Publication:
+def publication(
+    queries: Mapping[str, PrivateQuery] | None = None,
+    /,
+    *,
+    by: Mapping[str, Values] | None = None,
+    max_parts: int | None = None,
+    **named: PrivateQuery,
+) -> Publication:
     """Put several queries about the same people together: one guarantee, one charge, one statement and one report.
+
+    With `by`, the same queries are asked of public, disjoint parts of one table, and the parts are not all paid for.
+
+    Pure DP (epsilon), zCDP (rho) or (epsilon, delta) for one person, as the queries have it.
+
+    Proof: :doc:`/proofs/parts`.
 
     Parameters
     ----------
     queries, **named
         The queries by their names, as a dict or as arguments: those of `agg`, `cube`, `keys`, `n_rows_dropped` and
         `synthetic`. They may be of several private frames.
+    by
+        Columns of the protected table and their public values, such as `{"region": ["North", "South"]}`. Each query is
+        asked of each value, or of each combination, and its answers begin with these columns. A row with other values
+        is in no part. All queries are of one protected table and have contribution limits, which hold in each part;
+        transformations leave these columns as they are. Cubes, synthetic rows and `n_rows_dropped` are refused.
+    max_parts
+        In how many of the parts each person counts. None: 1. A person with more parts counts in so many random ones,
+        the same in all queries; rows in other parts are dropped. A larger number drops fewer rows and costs more: a
+        release costs what `max_parts` parts cost, and twice as many under "replace_one".
 
     Raises
     ------
     TypeError, ValueError
         If there is none, one is no private query of frames, or privacy unit, neighbouring relation or budget are not
-        those of the others; or if some have rows and some have none.
+        those of the others; or if some have rows and some have none. If `by` is not as described, or a query can't be
+        asked of parts.
 
     Examples
     --------
@@ -282,6 +317,16 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
     >>> released = report.release()
     >>> released["by_ward"].height
     2
+
+    Each ward gets a report of its own, and a patient loses no more than to one of them:
+
+    >>> report = dpp.publication(in_all=in_all, by={"ward": ["A", "B"]}).scaled_to(
+    ...     epsilon=1
+    ... )
+    >>> report.release()["in_all"].columns
+    ['ward', 'people']
+    >>> report.queries["in_all"].explain()["epsilon"].item()
+    1.0
     """
     every = {**(queries if isinstance(queries, Mapping) else {}), **named}
     if not isinstance(queries, Mapping | None) or not every:
@@ -306,7 +351,74 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
             raise ValueError(msg)
     # What one query was scaled to is not what all of them guarantee.
     apart = [query._with_asks(query._planned.every, None) for query in every.values()]
+    if by is None and max_parts is not None:
+        msg = (
+            f"publication: max_parts must be left out without by, got {given(max_parts)}.\n\n"
+            'Hint: by={"region": ["North", "South"]} names a column and its public values.'
+        )
+        raise ValueError(msg)
+    if by is not None:
+        parts = _parts_of(by, max_parts, one._protection)
+        if any(query._source is not one._source for query in every.values()):
+            msg = (
+                "publication: with by, all queries must be of one protected table, got several: each person counts in "
+                "the same parts in all queries.\n\n"
+                "Hint: protect once, private = frame.dp.protect(…), and begin all queries with private."
+            )
+            raise ValueError(msg)
+        apart = [_in_parts(name, query, parts) for name, query in zip(every, apart, strict=True)]
     return Publication(dict(zip(every, followed(apart), strict=True)))
+
+
+def _parts_of(by: object, max_parts: object, protection: Protection) -> Parts:
+    """Return the disjoint parts of arguments that a caller gave."""
+    if not isinstance(by, Mapping):
+        msg = (
+            f"publication: by must be a dict of columns and their public values, got {given(by)}.\n\n"
+            'Hint: by={"region": ["North", "South"]}.'
+        )
+        raise TypeError(msg)
+    most = 1 if max_parts is None else positive_int("max_parts", max_parts)
+    if protection.unit is None and most > 1:
+        msg = f"publication: max_parts must be 1 where every row is a person, which is in one part, got {most}."
+        raise ValueError(msg)
+    if taken := [name for name in by if name in (protection.unit or ())]:
+        msg = f"publication: by must not name the privacy unit, got {taken[0]!r}: its values are not public."
+        raise ValueError(msg)
+    keys = public_keys(by)
+    return Parts(keys, min(most, keys.height))
+
+
+def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
+    """Return a query that is asked of each part; refuse one about all parts together: `docs/proofs/parts.md`."""
+    request, columns = query._planned, parts.columns
+    protection, who = request.protection, f"publication: with by, the query {name!r}"
+    if type(request) not in (Request, KeyRequest) or protection.parts is not None:
+        msg = (
+            f"{who} must be one of agg or keys, got one for {request.asks[0].name}, which is about all parts together."
+        )
+        hint = "put the columns of by into the dimensions of a cube; ask the query in a publication without by."
+        if isinstance(request, StagedRequest):
+            msg = f"{who} must have contribution limits and clipping bounds: they would be found in all parts together."
+            hint = f"give protect the limits that {', '.join(ask.name for ask in request.choices)} would find."
+        msg += f"\n\nHint: {hint}"
+        raise TypeError(msg)
+    has = request.asks[0].query.columns if isinstance(request, KeyRequest) else [ask.name for ask in request.asks]
+    if taken := sorted({*columns} & {*has, *([] if request.keys is None else request.keys.columns)}):
+        msg = (
+            f"{who} must have no key and no output named like a column of by, got {taken[0]!r}.\n\nHint: leave it out."
+        )
+        raise ValueError(msg)
+    pipeline = replace(request.pipeline, protection=replace(protection, parts=parts), proof=None)
+    if isinstance(request, KeyRequest):
+        (ask,) = request.asks
+        statistic = replace(ask.query, columns=(*columns, *ask.query.columns))
+        ask = replace(ask, columns=(*map(pl.col, columns), *ask.columns), query=statistic)
+        return query._with_request(replace(request, pipeline=pipeline, asks=(ask,)))
+    keys = parts.keys
+    if isinstance(request.keys, pl.DataFrame):
+        keys = keys.join(request.keys, how="cross", maintain_order="left_right")
+    return query._with_request(replace(request, pipeline=pipeline, keys=keys))
 
 
 def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:

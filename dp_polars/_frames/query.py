@@ -71,7 +71,7 @@ def at_guarantee(
     for_keys = guarantee.keys_delta
     if of_all is not None and budget is not None and any(ask.query.claim._needs_delta for ask, _ in outputs):
         for_keys = min(for_keys, budget.remaining_delta)
-    outputs = _with_deltas(outputs, for_keys, show(delta))
+    outputs = _with_deltas(outputs, for_keys / _parts_paid(requests), show(delta))
     goal = _Goal({"epsilon": epsilon, "rho": guarantee.rho}, _guaranteed(epsilon, delta), "in all")
     guaranteed = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
     return _kept(outputs, requests, goal, budget, guaranteed, guarantee if takes_all else None)
@@ -93,12 +93,18 @@ def _at_rest(
         raise ValueError(msg)
     if of_all is not None and budget._is_fresh:
         return at_guarantee(outputs, requests, of_all.epsilon, of_all.delta, budget)
-    outputs = _with_deltas(outputs, budget.remaining_delta, "a budget")
+    outputs = _with_deltas(outputs, budget.remaining_delta / _parts_paid(requests), "a budget")
     if of_all is None:
         return _at_sum(outputs, requests, Loss(Fraction(left), budget.unit)), None
     losses: dict[Unit, Fraction] = {"epsilon": left.epsilon or Fraction(0), "rho": left.rho or Fraction(0)}
     goal = _Goal(losses, " or ".join(f"{unit}={in_decimals(loss, up=False)}" for unit, loss in losses.items()), "left")
     return _kept(outputs, requests, goal, budget, None, None)
+
+
+def _parts_paid(requests: Requests) -> int:
+    """Return how often each output is paid: in disjoint parts, for each one in which a person may change something."""
+    (times,) = {request.protection.changed_parts for request in requests}
+    return times
 
 
 def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> list[Typed]:
@@ -225,7 +231,7 @@ def _in_unit(outputs: Sequence[Typed], requests: Requests, target: Loss) -> list
         )
         raise ValueError(msg)
     asks = [
-        ask if weight is None else _at_cost(ask, Loss(rest * weight / parts, target.unit))
+        ask if weight is None else _at_cost(ask, Loss(rest * weight / parts / _parts_paid(requests), target.unit))
         for ask, weight in zip(in_unit, weights, strict=True)
     ]
     return _with_requests(requests, asks, lambda request: request.every)
@@ -857,10 +863,13 @@ def _at_sum(outputs: Sequence[Typed], requests: Requests, loss: Loss) -> list[As
     def with_claims(claims: Sequence[Claim]) -> list[Ask[Any]]:
         return [ask.with_claim(claim) for ask, claim in zip(asks, claims, strict=True)]
 
-    def cost_of(claims: Sequence[Claim]) -> Fraction:
-        return cost(_claims_of(requests, with_claims(claims)), loss.unit)
+    times = _parts_paid(requests)
 
-    return with_claims(scaled_claims([(ask.name, ask.query.claim) for ask in asks], loss, cost_of))
+    def cost_of(claims: Sequence[Claim]) -> Fraction:
+        return cost(_claims_of(requests, with_claims(claims)), loss.unit) / times
+
+    claims = [(ask.name, ask.query.claim) for ask in asks]
+    return with_claims(scaled_claims(claims, Loss(loss.value / times, loss.unit), cost_of))
 
 
 def without_data(

@@ -39,7 +39,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         statistic = self.asks[0].query
         proved = self.checked_on(engine, statistic.columns)
         types = statistic.types(proved.schemas[-1])
-        return KeyWork(self.protection.unit, types, statistic.keys_per_person, statistic, proved.rows)
+        return KeyWork(self.protection.members, types, statistic.keys_per_person, statistic, proved.rows)
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
         (ask,) = self.asks

@@ -152,7 +152,7 @@ def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
         "steps": list(map(_step, steps)),
-        "outputs": [_output(line) for line in request.lines(engine)],
+        "outputs": [_output(line, request.protection.changed_parts) for line in request.lines(engine)],
     }
 
 
@@ -170,6 +170,12 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
 
 
 def _protection(request: AnyRequest[Asked]) -> str:
+    """Return how much of one person counts, in all rows or, in disjoint parts, in each part."""
+    limited, parts = _limited(request), request.protection.parts_in_words()
+    return limited if parts is None else f"{parts} In each part: {limited}"
+
+
+def _limited(request: AnyRequest[Asked]) -> str:
     if isinstance(request, PeopleRequest):
         return "Each person is one value at most, whatever rows they have."
     if isinstance(request, KeyRequest):
@@ -245,8 +251,8 @@ def _step(step: Step) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _output(line: Line[Asked]) -> Facts:
-    """Return what a statement says of an output: all of one line."""
+def _output(line: Line[Asked], parts: int) -> Facts:
+    """Return what a statement says of an output: all of one line. Its loss is that of so many disjoint parts."""
     row, ask = line.row, line.ask
     said = {name: row[name] for name in ("error_95", "error_unit", "limits", "note")}
     if said["error_95"] is not None and not math.isfinite(said["error_95"]):
@@ -255,4 +261,4 @@ def _output(line: Line[Asked]) -> Facts:
         return follows_facts(row["output"], row["selects"]) | said
     columns = ", ".join(map(expression_in_words, ask.columns))
     selects = f"{row['selects']}, of {columns}" if columns else row["selects"]
-    return output_facts(row["output"], ask.query, selects, line.types) | said
+    return output_facts(row["output"], ask.query, selects, line.types, parts) | said

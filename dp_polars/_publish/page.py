@@ -252,7 +252,7 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
     return first.with_columns(pl.Series("output", map(shown, first["output"]), pl.String))
 
 
-def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
+def figure(title: str, chart: alt.LayerChart | alt.VConcatChart, note: str = "") -> str:
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg_of(chart)}{_note(note)}</figure>"
 
 

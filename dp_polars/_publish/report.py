@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 import polars as pl
 
+from dp_polars._accounting.terms import exact
 from dp_polars._base.calls import called
 from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
@@ -37,7 +38,7 @@ from dp_polars._statistics.statement_facts import AT_DELTA, Facts, Known, KnownB
 from dp_polars._statistics.statistic import Asked
 
 if TYPE_CHECKING:
-    from dp_polars.plot._figures import Look
+    from dp_polars.plot._charts import Look
 
 _FIGURES = 60  # the most small panels of a figure; the table has all groups
 _PAGE = 980  # the height of a printed page, in pixels
@@ -354,7 +355,7 @@ def _shown(section: Section, heading: str, words: Words, sections: Sequence[Sect
     for table in tables_of(keys, columns, heading, labels):
         yield from table.to_html()
     below = said_once({labels.column(ask.name): _cut_of(query, ask) for ask in query._asks})
-    below += [*_how_much(query, sections), *_ranks(query, labels)]
+    below += [*_found(query, labels), *_how_much(query, sections), *_ranks(query, labels)]
     if any(cell.small for column in columns for cell in column.cells):
         below.append("Grey groups may be empty: their number of people is within its noise. Read nothing into them.")
     if request.pipeline.unchecked:
@@ -397,10 +398,20 @@ def _ranks(query: PrivateQuery, labels: Labels) -> Iterator[str]:
 def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
     """Yield what limits drop of an output, and what is clipped."""
     request = query._request
-    is_cut = request.dropping(ask) or request.clips(ask)
+    is_cut = request.protection.drops_parts or request.dropping(ask) or request.clips(ask)
     if not (is_cut or isinstance(request, (KeyRequest, PeopleRequest)) or query._protection.unit is None):
         yield "No limit drops anything of a person."
     yield from request.limited(ask)
+
+
+def _found(query: PrivateQuery, labels: Labels) -> Iterator[str]:
+    """Yield how many people are beyond the limits and clipping bounds that the release found."""
+    for one in query.found or ():
+        of = ", ".join(map(labels.column, one.outputs))
+        low, high = (text_of(max(one.people + end, 0)) for end in (-one.bound, one.bound))
+        has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
+        what = f"the {'clipping bound' if one.what in ('lower', 'upper') else 'limit'} of {exact(one.value)}"
+        yield f"{of}: {what} was found privately; about {text_of(max(one.people, 0))} people {has} ({low} to {high})."
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
@@ -426,8 +437,7 @@ def _figure(section: Section, heading: str, words: Words) -> str:
         return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
     from dp_polars.plot._answers import cube as figure_of_a_cube
     from dp_polars.plot._answers import drawn, has_numbers
-    from dp_polars.plot._charts import svg_on_page
-    from dp_polars.plot._figures import figure
+    from dp_polars.plot._charts import figure, svg_on_page
 
     if cube is None and not has_numbers(released, query):
         return ""  # of words, which the table has

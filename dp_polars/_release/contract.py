@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -413,6 +414,20 @@ class Drawn(Generic[Released]):
     presented: Callable[[], Released]  # gives it as it is shown. Nothing that is not shown leaves the engine.
 
 
+_SECRET_BITS = 63  # of the integers of all engines
+
+
+class PartChoice:
+    """The random choice of each person's parts, one for all queries of a release: `docs/proofs/parts.md`.
+
+    An engine that hashes takes the secret; one that draws keeps what it has drawn of a source in `of_source`.
+    """
+
+    def __init__(self) -> None:
+        self.secret = secrets.randbits(_SECRET_BITS)
+        self.of_source: dict[int, Any] = {}
+
+
 class Engine(ABC, Generic[Released]):
     """Private rows in one place, and what answers a query there.
 
@@ -511,6 +526,19 @@ class Engine(ABC, Generic[Released]):
         msg = (
             f"dimensions must have values here, got bins of {next(iter(ends))!r}.\n\n"
             f"Hint: make a column of whole numbers on {self.rows_are} first, row by row, and list these."
+        )
+        raise TypeError(msg)
+
+    def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:  # noqa: ARG002
+        """Leave rows of listed parts alone, and of each person those in `most` random ones; called before `prepare`.
+
+        Each part is a row of `keys`, in the types of `Work.keys`. The parts in which a person has rows get an order
+        that follows from that person's rows and from `choice`. The first ones stay, the same in all queries of a
+        release. Rows of nobody may stay. Nothing is read here.
+        """
+        msg = (
+            f"by: {self.rows_are} can't be asked in parts.\n\n"
+            "Hint: put the columns of by into the group_by of each query, under max_groups."
         )
         raise TypeError(msg)
 

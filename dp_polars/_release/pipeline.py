@@ -251,8 +251,14 @@ class Pipeline:
         return any(step.adds_floats(schema) for step, schema in zip(self.steps, schemas, strict=False))
 
     def then(self, step: Step) -> Pipeline:
-        proof = None if self.proof is None else self.proof.then(step, self.protection.unit)
+        proof = None if self.proof is None else self.proof.then(step, self._kept)
         return replace(self, steps=(*self.steps, step), proof=proof)
+
+    @property
+    def _kept(self) -> PrivacyUnit | None:
+        """The columns that transformations leave as they are: the privacy unit, and those of disjoint parts."""
+        parts = self.protection.parts
+        return self.protection.unit if parts is None else tuple(sorted({*(self.protection.unit or ()), *parts.columns}))
 
     def proved(self, schema: pl.Schema) -> CheckedPipeline:
         """Return all transformations, proved on these columns; what is proved already is not proved again."""
@@ -277,7 +283,7 @@ class Pipeline:
         refuse_patterns(schema)
         proof = CheckedPipeline((schema,))
         for step in self.steps:
-            proof = proof.then(step, unit)
+            proof = proof.then(step, self._kept)
         return proof
 
     def __getstate__(self) -> dict[str, object]:

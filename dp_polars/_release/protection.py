@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dp_polars._accounting.terms import Contributions, NeighboringRelation, check_relation, in_words
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._base.numbers import plural, positive_int
 from dp_polars._mechanisms.person_weights import PersonWeight
 from dp_polars._statistics.statistic import HistogramQuery
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def _power(query: HistogramQuery) -> Literal[1, 2]:
@@ -57,6 +60,25 @@ class Layout:
         return self.group_bits + self.code_bits
 
 
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Public, disjoint parts of the rows, of which each person counts in `most` at most: `docs/proofs/parts.md`."""
+
+    keys: pl.DataFrame  # row i has the values of part i, in the columns that say in which part a row is
+    most: int
+
+    @property
+    def columns(self) -> list[str]:
+        return self.keys.columns
+
+    @property
+    def number(self) -> int:
+        return self.keys.height
+
+    def __str__(self) -> str:
+        return f"in {self.most} of {plural(self.number, 'part')} by {', '.join(self.columns)}"
+
+
 _LIMITS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
 
 
@@ -99,6 +121,37 @@ class Protection:
     max_norm: int | None = None
     # The limits that were neither given nor set to None: they are found privately where a guarantee is shared.
     left_out: tuple[str, ...] = ()
+    # Disjoint parts of the rows, each of which is asked the same. None: all rows are asked together.
+    parts: Parts | None = field(default=None, kw_only=True)
+
+    @property
+    def members(self) -> PrivacyUnit | None:
+        """The columns that tell apart who is limited: people, and in parts each person in each of them."""
+        if self.unit is None or self.parts is None:
+            return self.unit
+        return tuple(sorted({*self.unit, *self.parts.columns}))
+
+    @property
+    def changed_parts(self) -> int:
+        """In how many parts one person may change something: `docs/proofs/parts.md`, Theorem 1."""
+        if self.parts is None:
+            return 1
+        one, other = self.parts.most, 0 if self.neighboring_relation == "add_or_remove_one" else self.parts.most
+        return min(one + other, self.parts.number)
+
+    @property
+    def drops_parts(self) -> bool:
+        """Whether a person may have rows in more parts than count."""
+        return self.unit is not None and self.parts is not None and self.parts.most < self.parts.number
+
+    def parts_in_words(self) -> str | None:
+        """Return in how many parts a person counts; None: there are no parts."""
+        if self.parts is None:
+            return None
+        of = f"{plural(self.parts.number, 'part')} by {', '.join(self.parts.columns)}"
+        if not self.drops_parts:
+            return f"Rows are in {of}."
+        return f"Each person counts in at most {self.parts.most} of {of}; rows in other parts are dropped at random."
 
     @property
     def privacy_unit(self) -> str | None:
@@ -271,7 +324,8 @@ class Protection:
         return min(limits)
 
     def __str__(self) -> str:
+        parts = [] if self.parts is None else [str(self.parts)]
         if self.unit is None:
-            return f"one person per row, {self.neighboring_relation}"
-        limits = [in_words(self.limits)] if self.limits else []
+            return ", ".join(["one person per row", self.neighboring_relation, *parts])
+        limits = [*parts, *([in_words(self.limits)] if self.limits else [])]
         return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *limits])

@@ -16,7 +16,18 @@ from dp_polars._base.progress import shown
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.cached import cache_answers, cached_answer, known_query, logger
-from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, Product, Released, UnreadableError, Work
+from dp_polars._release.contract import (
+    AS_DRAWN,
+    Drawn,
+    Engine,
+    KeyWork,
+    PartChoice,
+    Product,
+    Released,
+    UnreadableError,
+    Work,
+)
+from dp_polars._release.public_keys import in_types_of
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
@@ -109,7 +120,8 @@ def release_all(
     """
     for part in parts:
         part.request.refuse_open("release")
-    ready = [_ready(part, budget, ignore_cache=ignore_cache) for part in parts]
+    choice = PartChoice()
+    ready = [_ready(part, budget, choice, ignore_cache=ignore_cache) for part in parts]
     drawn = [one for one in ready if one.answer is None]
     if drawn and budget is not None:
         protection = parts[0].request.protection
@@ -137,13 +149,14 @@ def release_all(
     return released
 
 
-def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -> _Ready[Released]:
+def _ready(part: Part[Released], budget: Budget | None, choice: PartChoice, *, ignore_cache: bool) -> _Ready[Released]:
     """Return a part that may be charged, or the answer that is cached; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
     work, run, stored_query = None, None, None
     error: Exception | None = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         try:
+            keep_parts(request, engine, choice)
             work, run = prepare(request, engine, presentation)
             run = _in_stages(part, work, run)
         except (TypeError, ValueError, pl.exceptions.PolarsError) as misfit:
@@ -177,6 +190,15 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
     with suppress(Exception):  # of a handler: what is charged is released all the same
         asked = ", ".join(f"{ask.name!r} ({ask.query.claim.loss})" for ask in request.every)
         logger.info("The release of %s %s.", asked, what)
+
+
+@silenced
+def keep_parts(request: AnyRequest[Asked], engine: Engine[Released], choice: PartChoice) -> None:
+    """Leave rows in the parts of a request alone, if it is asked of parts: nothing is read."""
+    protection = request.protection
+    if protection.parts is not None:
+        keys = in_types_of(protection.parts.keys, engine.schema(protection.parts.columns))
+        engine.keep_parts(keys, protection.parts.most, protection.unit, choice)
 
 
 @silenced

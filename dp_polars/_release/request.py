@@ -165,7 +165,9 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def groups(self) -> int:
-        return 1 if self.keys is None else self.keys.height
+        """How many public groups there are, in each part."""
+        parts = self.protection.parts
+        return 1 if self.keys is None else self.keys.height // (1 if parts is None else parts.number)
 
     @property
     def answers_groups(self) -> bool:
@@ -179,14 +181,22 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
-        """What the ledger is charged for, with its claim: each output, or what several outputs share."""
+        """What the ledger is charged for, with its claim: each output, or what several outputs share.
+
+        In disjoint parts, that is one entry for each part in which one person may change something.
+        """
         found: dict[object, tuple[str, Claim]] = {}
         for place, ask in enumerate(self.every):
             for draw in draws_shared(ask.query) or (None,):
                 found[place if draw is None else draw] = (
                     (str(ask), ask.query.claim) if draw is None else (str(draw), draw.claim)
                 )
-        return tuple(found.values())
+        parts = self.protection.parts
+        if parts is None:
+            return tuple(found.values())
+        where = f"in one part by {', '.join(parts.columns)}"
+        of_part = ((f"{text}, {where}", claim) for text, claim in found.values())
+        return tuple(entry for entry in of_part for _ in range(self.protection.changed_parts))
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -288,14 +298,19 @@ class AnyRequest(ABC, Generic[AskedT]):
         lines = self._lines(engine)
         if self.pipeline.adds_floats:
             lines[0] = replace(lines[0], row=lines[0].noted(_ADDS_FLOATS))
-        return lines
+        parts = self.protection.parts_in_words()
+        if parts is None:
+            return lines
+        changed = plural(self.protection.changed_parts, "part")
+        note = f"{parts} One person may change {changed}, so the loss of an output is that of {changed}."
+        return [replace(line, row=line.noted(note)) for line in lines]
 
     @abstractmethod
     def _lines(self, engine: Engine[Released] | None) -> list[Line[AskedT]]:
         """Return a line for each output, and for each table that follows from some."""
 
     def drops(self) -> bool:
-        return any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
+        return self.protection.drops_parts or any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
 
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
@@ -313,6 +328,8 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def limited(self, ask: Ask[Any], *, anyway: bool = True) -> Iterator[str]:
         """Yield what limits drop of an output, and its clipping bounds; `anyway`: see `clipped`."""
+        if self.protection.drops_parts:
+            yield str(self.protection.parts_in_words())
         if limits := self.dropping(ask):
             yield limits_in_words(limits, in_parts=ask.query.in_parts)
         yield from self.clipped(ask, anyway=anyway)
@@ -341,7 +358,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         return [(ask, ()) for ask in self.every]
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
-        claim = ask.query.claim
+        claim, parts = ask.query.claim, self.protection.changed_parts
         return {
             "output": ask.name,
             "selects": ask.selects,
@@ -351,25 +368,26 @@ class AnyRequest(ABC, Generic[AskedT]):
             "limits": in_words(self.limits_of(ask)) or None,
             "score_range": float(first_draw(ask.query).score_range),
             "rate": None if claim._is_open else float(first_draw(ask.query).rate),
-            "delta": loss_up(claim.delta),
-            "epsilon": loss_up(claim.cost("epsilon")) if claim._has_epsilon and not claim._is_open else None,
-            "rho": None if claim._is_open else loss_up(claim.cost("rho")),
+            "delta": loss_up(parts * claim.delta),
+            "epsilon": loss_up(parts * claim.cost("epsilon")) if claim._has_epsilon and not claim._is_open else None,
+            "rho": None if claim._is_open else loss_up(parts * claim.cost("rho")),
         }
 
     def claim_for_json(self) -> dict[str, object]:
-        columns = {}
+        columns, parts = {}, self.protection.changed_parts
         for ask in self.every:
             claim = ask.query.claim
-            value = loss_up(claim.loss.value)
+            loss, delta = parts * claim.loss.value, parts * claim.delta
+            value = loss_up(loss)
             columns[ask.name] = {
                 "selects": ask.selects,
                 "mechanism": claim.mechanism,
                 "loss": {
                     "unit": claim.loss.unit,
                     "value": value if math.isfinite(value) else None,  # JSON has no word for infinity
-                    "exact": str(claim.loss.value),
+                    "exact": str(loss),
                 },
-                **({"delta": loss_up(claim.delta)} if claim.delta else {}),
+                **({"delta": loss_up(delta)} if delta else {}),
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
                 "limits": self.limits_of(ask),
@@ -475,7 +493,7 @@ class Request(AnyRequest[HistogramQuery]):
 
     @property
     def about(self) -> str:
-        return "one group" if self.keys is None else plural(self.groups, "public group")
+        return "one group" if self.keys is None else plural(self.keys.height, "public group")
 
     def presentation(self, intervals: object = False, min_people: object = None, sure: object = False) -> Presentation:
         shown = super().presentation(intervals, min_people, sure)
@@ -542,7 +560,7 @@ class Request(AnyRequest[HistogramQuery]):
             )
             positions = tuple(_place(specs, spec) for spec in of_pieces)
             outputs.append(Output(ask.name, ask.query, types, positions))
-        return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), rows)
+        return Work(self.protection.members, keys, tuple(specs), tuple(outputs), rows)
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[HistogramQuery]]:
         return [Line(self._explained(ask) | self._errors(ask, types), ask, types) for ask, types in self.typed(engine)]

@@ -270,13 +270,15 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
     )
 
 
-def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = ()) -> Facts:
+def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = (), parts: int = 1) -> Facts:
+    """Return the facts of an output; its loss is that of one person, who changes it in so many disjoint parts."""
     claim, drawn = query.claim, first_draw(query)
+    loss, delta = number_facts(parts * claim.loss.value), number_facts(parts * claim.delta)
     return {
         "name": name,
         "selects": selects,
         "mechanism": claim.mechanism,
-        "loss": {"unit": claim.loss.unit, **number_facts(claim.loss.value), "delta": number_facts(claim.delta)},
+        "loss": {"unit": claim.loss.unit, **loss, "delta": delta},
         "rate": float(drawn.rate),
         "scale": float(1 / drawn.rate) if "discrete" in claim.mechanism else None,
         "score_range": str(drawn.score_range),

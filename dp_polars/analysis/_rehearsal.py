@@ -22,8 +22,9 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
 from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._mechanisms.residuals import Floats
-from dp_polars._release.contract import Product, Work
+from dp_polars._release.contract import PartChoice, Product, Work
 from dp_polars._release.public_keys import product
+from dp_polars._release.release import keep_parts
 from dp_polars._statistics.answer_lists import QuantileList
 from dp_polars._statistics.averages import Mean, Variance
 from dp_polars._statistics.categories import Quantile
@@ -302,13 +303,24 @@ def _by_group(rows: pl.LazyFrame, work: Work, aggregate: pl.Expr) -> pl.Series:
 
 def _of_keys(name: str, request: KeyRequest, table: pl.LazyFrame) -> _Rehearsed:
     """Return how many keys would be missing."""
-    engine = PolarsEngine.of(table)
+    engine, every = PolarsEngine.of(table), PolarsEngine.of(table)
     work = request.bind(engine)
+    keep_parts(request, engine, PartChoice())
+    keep_parts(_in_all_parts(request), every, PartChoice())
     _, limited = engine.prepare_people_by_key(work)()
-    _, people = engine.prepare_people_by_key(replace(work, most=_ALL_KEYS))()
+    _, people = every.prepare_people_by_key(replace(work, most=_ALL_KEYS))()
     noise, error = (len(people) - float(work.statistic.selection.chances(of).sum()) for of in (people, limited))
     numbers = (None, float(len(people)), noise, error - noise, None, error)
     return _Rehearsed(name, request.asks[0].name, 1, "keys", *numbers)
+
+
+def _in_all_parts(request: KeyRequest) -> KeyRequest:
+    """Return a request in which a person counts in all disjoint parts, if it is asked of some."""
+    protection = request.protection
+    if protection.parts is None:
+        return request
+    parts = replace(protection.parts, most=protection.parts.number)
+    return replace(request, pipeline=replace(request.pipeline, protection=replace(protection, parts=parts)))
 
 
 def _of_tables(name: str, request: CubeRequest, table: pl.LazyFrame) -> Iterator[_Rehearsed]:

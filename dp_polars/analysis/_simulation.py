@@ -22,8 +22,9 @@ from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import UNIT_BITS, rounded
-from dp_polars._release.contract import Work
+from dp_polars._release.contract import PartChoice, Work
 from dp_polars._release.protection import Limits
+from dp_polars._release.release import keep_parts
 from dp_polars._release.request import Request
 from dp_polars._release.staged import refuse_unknown_limits
 from dp_polars._sources.marks import all_places
@@ -173,7 +174,9 @@ def counted(
         bits = [*(spec.bits for spec in specs), UNIT_BITS if specs[0].weight is not None else 0]
         wanted.append([replace(specs[0], rule=piece, bits=bit) for piece, bit in zip(pieces, bits, strict=False)])
     work = replace(work, specs=tuple(spec for specs in wanted for spec in specs))
-    bounded, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
+    everything = iter(_unbounded(engine, work))
+    keep_parts(request, engine, PartChoice())
+    bounded = iter(engine.prepare_histograms(work)())
     outputs = []
     for output, specs in zip(work.outputs, wanted, strict=True):
         unit = request.counts(output.query)

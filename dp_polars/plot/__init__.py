@@ -10,15 +10,16 @@ function raises TypeError or ValueError for an argument that is not as described
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
 from dp_polars._base.extras import require
+from dp_polars._base.labels import Labels
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts, scores
 from dp_polars.plot._answers import answers, box, cube
-from dp_polars.plot._charts import best_by_gap, error_by_size, rows_dropped
+from dp_polars.plot._charts import Look, best_by_gap, error_by_size, rows_dropped
 
 if TYPE_CHECKING:
     import altair as alt
@@ -46,7 +47,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
+def simulation(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.VConcatChart:
     """Plot the result of `dp_polars.analysis.simulate`: one row of panels per output.
 
     With several losses: probability of the true answer and expected error against the loss. The line is the median over
@@ -64,11 +65,13 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     ----------
     frame
         What `simulate` returned, or a part of its rows.
+    **look
+        `title`, `subtitle`, `caption` and `labels` as for `answers`; panels have sizes of their own.
 
     Raises
     ------
-    ValueError
-        If the frame lacks columns of `simulate`, or has no row with a true answer.
+    TypeError, ValueError
+        If an argument is not as described, the frame lacks columns of `simulate`, or has no row with a true answer.
 
     Examples
     --------
@@ -87,11 +90,16 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     if not known.height:
         msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"
         raise ValueError(msg)
+    if sizes := [name for name in ("width", "height") if name in _charts.checked(look)]:
+        msg = f"simulation: {' and '.join(sizes)} must be left out: its panels have sizes of their own."
+        raise TypeError(msg)
+    labels = Labels.of(look.get("labels"))
     keys = [name for name in frame.columns if name not in SIMULATED]
     rows: list[Any] = []
     for part in known.partition_by("output", maintain_order=True):
         first, losses = part.row(0, named=True), part.get_column("loss").n_unique()
-        heading = f"{first['output']}{' by ' if keys else ''}{', '.join(keys)}: {first['selects']}"
+        by = f" by {', '.join(map(labels.column, keys))}" if keys else ""
+        heading = f"{labels.column(first['output'])}{by}: {first['selects']}"
         note, symbol = _charts.MECHANISMS[first["mechanism"]], _charts.SYMBOLS[first["loss_unit"]]
         if losses > 1:
             if part.height > losses:
@@ -101,10 +109,10 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
             note += f", {symbol} = {first['loss']:g}"
             panels = _charts.over_shares(part) if part.height > _MOST_GROUPS else _charts.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
-    return alt.VConcatChart(vconcat=rows, spacing=28)
+    return _charts.looking(alt.VConcatChart(vconcat=rows, spacing=28), look)
 
 
-def budget(budget: Budget) -> alt.LayerChart:
+def budget(budget: Budget, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
     """Plot what every charge took of a budget, and what is left.
 
     Up to 30 charged outputs have a bar each, from what was spent before it to what was spent after it; more are one
@@ -115,12 +123,15 @@ def budget(budget: Budget) -> alt.LayerChart:
     ----------
     budget
         The budget; its log is read, nothing is charged.
+    **look
+        As for `answers`; `labels` are those of charged outputs. The width is 420 pixels, without their names.
 
     Examples
     --------
     >>> from dp_polars._accounting.budget import Budget
     >>> chart = budget(Budget(epsilon=1))
     """
+    labels_of = Labels.of(_charts.checked(look).get("labels"))
     total, running, symbol = float(budget.total), "running_total", _charts.SYMBOLS[budget.unit]
     log, guarantee = budget.log(), budget._guarantee
     if guarantee is not None and log.height:
@@ -147,8 +158,10 @@ def budget(budget: Budget) -> alt.LayerChart:
         rule = edge.mark_rule(**dashed).encode(y="total:Q")
         named = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12)
         text = named.encode(y="total:Q", x=alt.value(0), text="label:N")
-        return alt.LayerChart(layer=[line, rule, text], width=460, height=260, title=title)
-    labels = [*(f"{i + 1}. {what}" for i, what in enumerate(steps["what"])), "left"]
+        width, height = look.get("width", 460), look.get("height", 260)
+        rising = alt.LayerChart(layer=[line, rule, text], width=width, height=height, title=title)
+        return _charts.looking(rising, look)
+    labels = [*(f"{i + 1}. {labels_of.value(what)}" for i, what in enumerate(steps["what"])), labels_of.value("left")]
     ending = pl.DataFrame([("left", spent, total, left)], steps.schema, orient="row")
     steps = pl.concat([steps, ending]).with_row_index("rank")
     steps = steps.with_columns(
@@ -163,4 +176,5 @@ def budget(budget: Budget) -> alt.LayerChart:
     )
     texts = base.mark_text(**_charts.BESIDE).encode(x="after:Q", text="text:N")
     rule = edge.mark_rule(**dashed).encode(x="total:Q")
-    return alt.LayerChart(layer=[rule, bars, texts], width=420, height=alt.Step(26), title=title)
+    width, tall = look.get("width", 420), look.get("height", alt.Step(26))
+    return _charts.looking(alt.LayerChart(layer=[rule, bars, texts], width=width, height=tall, title=title), look)

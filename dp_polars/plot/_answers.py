@@ -24,12 +24,10 @@ from dp_polars._statistics.categories import QuantileWithInterval
 from dp_polars._statistics.measures import Total
 from dp_polars._statistics.statement_facts import AT_DELTA, facts_of_claims, guaranteed, loss_facts
 from dp_polars.plot import _charts
+from dp_polars.plot._charts import Look, checked, figure
 from dp_polars.plot._figures import (
     Groups,
-    Look,
     Points,
-    checked,
-    figure,
     groups_of,
     names_of,
     panels_of,

@@ -6,19 +6,20 @@ import html
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import polars as pl
 
 from dp_polars._base.extras import require
-from dp_polars._base.numbers import Floats
+from dp_polars._base.labels import Labels, texts
+from dp_polars._base.numbers import Floats, given, positive_int
 from dp_polars.analysis._laws import LAPLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import altair as alt
 else:
     alt = require("altair", extra="plot")
@@ -43,6 +44,74 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 
 
+ChartT = TypeVar("ChartT")
+
+
+class Look(TypedDict, total=False):
+    """How a figure is labelled, and how large it is."""
+
+    title: str
+    subtitle: str
+    caption: str
+    labels: Mapping[Any, str]
+    width: int
+    height: int
+
+
+WIDTH = 560  # pixels of panels side by side, where nothing else is given: with names they fit 700
+
+
+def checked(look: Look) -> Look:
+    """Return how a figure looks, if that is how one can; a TypeError or ValueError otherwise."""
+    for name, value in look.items():
+        if name not in Look.__annotations__:
+            msg = f"{name!r} must be left out: a figure takes {', '.join(Look.__annotations__)}."
+            raise TypeError(msg)
+        if name in ("width", "height"):
+            positive_int(name, value)
+        elif name == "labels":
+            texts(name, value)
+        elif not isinstance(value, str):
+            msg = f"{name} must be a text, got {given(value)}."
+            raise TypeError(msg)
+    return look
+
+
+def figure(
+    rows: Sequence[Any], look: Look, *, title: str = "", subtitle: str = "", caption: Sequence[str] = ()
+) -> alt.VConcatChart:
+    """Return rows of panels under a title and above a caption: what `look` says, or else these.
+
+    Title and caption belong to two charts, so `chart.properties(title=…)` leaves the caption as it is.
+    """
+    width = max(look.get("width", WIDTH), 300) + 100
+    under = [line for text in _given(look, "caption", caption) for line in wrap(text, width // 6)]
+    quiet: dict[str, Any] = {"anchor": "start", "frame": "group", "orient": "bottom"}
+    below = alt.TitleParams(under, fontSize=11, fontWeight="normal", lineHeight=15, offset=12, **quiet)
+    body = alt.VConcatChart(vconcat=list(rows), spacing=20, title=below if under else alt.Undefined)
+    above = wrap(look.get("title", title), width // 8)
+    note = [line for text in _given(look, "subtitle", [subtitle]) for line in wrap(text, width // 6)]
+    if not (above or note):
+        return body
+    more: dict[str, Any] = {"subtitle": note, "subtitleFontSize": 12, "subtitlePadding": 4} if note else {}
+    head = alt.TitleParams(above, anchor="start", frame="group", fontSize=15, offset=12, **more)
+    return alt.VConcatChart(vconcat=[body], title=head)
+
+
+def _given(look: Look, name: str, usual: Sequence[str]) -> Sequence[str]:
+    text = dict(look).get(name)
+    return usual if text is None else str(text).splitlines()
+
+
+def looking(chart: ChartT, look: Look) -> ChartT | alt.VConcatChart:
+    """Return a chart under a title and above a caption, if `look` has them: then its own title is left out."""
+    if not {"title", "subtitle", "caption"} & look.keys():
+        return chart
+    if "title" in look:
+        chart.title = alt.Undefined  # type: ignore[attr-defined]  # every chart has one
+    return figure([chart], look)
+
+
 def lines(
     frame: pl.DataFrame,
     x: str,
@@ -54,9 +123,8 @@ def lines(
     log_x: bool = False,
     log_y: bool = False,
     y_domain: tuple[float, float] | None = None,
-    width: int = 420,
-    height: int = 280,
-) -> alt.LayerChart:
+    **look: Unpack[Look],
+) -> alt.LayerChart | alt.VConcatChart:
     """Return a chart with one line per series, apart in colour and in dash.
 
     Parameters
@@ -73,12 +141,13 @@ def lines(
         Whether an axis is logarithmic.
     y_domain
         The ends of the y axis; lines are cut there. None: those of the points.
-    width, height
-        In pixels, without axes and legend.
+    **look
+        As for `plot.answers`: `title`, `subtitle`, `caption`, `labels` of series and axes; `width` and `height`, in
+        pixels, are without axes and legend: 420 and 280.
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If there are more than six series, or no points.
 
     Examples
@@ -86,7 +155,9 @@ def lines(
     >>> points = pl.DataFrame({"n": [1, 2], "seconds": [0.1, 0.3], "plan": ["a", "b"]})
     >>> chart = lines(points, "n", "seconds", "plan", x_title="rows", y_title="time (s)")
     """
-    names = frame.get_column(series).cast(pl.String).unique(maintain_order=True).to_list()
+    width, height, labels = checked(look).get("width", 420), look.get("height", 280), Labels.of(look.get("labels"))
+    frame = frame.with_columns(pl.Series(series, labels.values(frame[series]), pl.String))
+    names = frame.get_column(series).unique(maintain_order=True).to_list()
     if not len(names) <= len(COLORS):
         msg = f"series must have at most {len(COLORS)} different values, got {len(names)}."
         raise ValueError(msg)
@@ -104,17 +175,19 @@ def lines(
         labelLimit=0,
         columns=max(1, width // (max(map(len, names)) * 7 + 45)),
     )
-    y_axis = axis_of(y_title, **({"values": _ticks(*(y_domain or _ends(points, y)))} if log_y else {}))
+    y_axis = axis_of(
+        labels.words.get(y_title, y_title), **({"values": _ticks(*(y_domain or _ends(points, y)))} if log_y else {})
+    )
     of_series: dict[str, Any] = {"type": "nominal", "sort": names, "legend": legend}
     line = alt.Chart(points).mark_line(strokeWidth=2, clip=True)
     drawn: Any = line.encode(
-        x=along(points, x, x_title, log=log_x, width=width),
+        x=along(points, x, labels.words.get(x_title, x_title), log=log_x, width=width),
         y=alt.Y(y, type="quantitative", scale=scale_of(log_y, y_domain), axis=y_axis),
         color=alt.Color(series, scale=alt.Scale(domain=names, range=COLORS), **of_series),
         strokeDash=alt.StrokeDash(series, scale=alt.Scale(domain=names, range=DASHES), **of_series),
         tooltip=[series, x, y],
     )
-    return alt.LayerChart(layer=[drawn], width=width, height=height)
+    return looking(alt.LayerChart(layer=[drawn], width=width, height=height), look)
 
 
 def along(points: pl.DataFrame, x: str, title: str, *, log: bool, width: int) -> alt.X:
@@ -349,25 +422,25 @@ def over_shares(part: pl.DataFrame) -> list[Any]:
 _LEAST = 0.001  # smaller shares are drawn there
 
 
-def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
+def error_by_size(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
     """Plot the relative error of every output by the size of a group, one line per output.
 
     Parameters
     ----------
     frame
         What `dp_polars.analysis.error_by_size` returned, of six outputs at most. What is not known is left out.
-    width
-        In pixels, without axes.
+    **look
+        As for `plot.answers`; `width` is 420 pixels, without axes.
 
     Returns
     -------
-    altair.LayerChart
+    altair.LayerChart, altair.VConcatChart
         Both axes are logarithmic. Errors below 0.1 % are drawn there, and lines end at 100 %.
 
     Raises
     ------
-    ValueError
-        If the frame lacks columns, has more than six outputs, or no error that is known.
+    TypeError, ValueError
+        If an argument is not as described, the frame lacks columns, or has more than six outputs, or no known error.
 
     Examples
     --------
@@ -390,14 +463,14 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         log_x=True,
         log_y=True,
         y_domain=(100 * _LEAST, 100),
-        width=width,
+        **look,
     )
 
 
-def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
+def best_by_gap(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
     """Plot how probable the most common candidate is at least, by how far it gaps, one line per mode.
 
-    `frame` is what `dp_polars.analysis.best_by_gap` returned, of six modes at most; `width`, and errors, are as for
+    `frame` is what `dp_polars.analysis.best_by_gap` returned, of six modes at most; `look`, and errors, are as for
     `error_by_size`.
 
     Examples
@@ -415,15 +488,15 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         x_title=f"gap of the most common value ({' or '.join(frame['gap_unit'].unique(maintain_order=True))})",
         y_title="right top one, % of releases",
         y_domain=(0, 100),
-        width=width,
+        **look,
     )
 
 
-def rows_dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
+def rows_dropped(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
     """Plot what share of rows is dropped, by the limit on rows, one line for each limit on groups.
 
     `frame` is what `dp_polars.analysis.rows_dropped` returned, with six limits on groups at most; rows without a limit
-    on rows per group are left out. `width`, and errors, are as for `error_by_size`.
+    on rows per group are left out. `look`, and errors, are as for `error_by_size`.
 
     Examples
     --------
@@ -444,12 +517,13 @@ def rows_dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         "line",
         x_title="rows of a person in a group that count, at most",
         y_title="% of rows that are dropped",
-        width=width,
+        **look,
     )
 
 
-def _lines(frame: pl.DataFrame, x: str, y: str, series: str, *, width: int, **style: Any) -> alt.LayerChart:  # noqa: ANN401
-    return lines(frame, x, y, series, width=width, height=max(round(width * 2 / 3), 190), **style)
+def _lines(frame: pl.DataFrame, x: str, y: str, series: str, **style: Any) -> alt.LayerChart | alt.VConcatChart:  # noqa: ANN401
+    height = max(round(style.get("width", 420) * 2 / 3), 190)
+    return lines(frame, x, y, series, **{"height": height, **style})
 
 
 def check_columns(frame: pl.DataFrame, name: str, columns: Sequence[str]) -> None:

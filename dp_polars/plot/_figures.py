@@ -1,19 +1,18 @@
-"""Released answers as panels: dots, lines over time, heat maps; and what is above and below a figure."""
+"""Released answers as panels: dots, lines over time, heat maps."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 from dp_polars._base.extras import require
-from dp_polars._base.labels import Labels, texts
-from dp_polars._base.numbers import given, positive_int
+from dp_polars._base.labels import Labels
 from dp_polars._release.contract import names_of_ends
-from dp_polars.plot._charts import COLORS, DASHES, axis_of, names_axis
+from dp_polars.plot._charts import COLORS, DASHES, WIDTH, Look, axis_of, names_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,18 +22,6 @@ else:
     alt = require("altair", extra="plot")
 
 
-class Look(TypedDict, total=False):
-    """How a figure is labelled, and how large it is."""
-
-    title: str
-    subtitle: str
-    caption: str
-    labels: Mapping[Any, str]
-    width: int
-    height: int
-
-
-_WIDTH = 560  # pixels of panels side by side, where nothing else is given: with names they fit 700
 _WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one of numbers
 _IN_A_ROW, _PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
 _GROUPED = 6  # values of a second key whose dots still are in one row
@@ -50,56 +37,14 @@ _DATES = re.compile(r"\d{4}(-(Q[1-4]|W?\d{2})(-\d{2})?)?")
 _LEAST_OF_A_LINE = 3
 
 
-def checked(look: Look) -> Look:
-    """Return how a figure looks, if that is how one can; a TypeError or ValueError otherwise."""
-    for name, value in look.items():
-        if name not in Look.__annotations__:
-            msg = f"{name!r} must be left out: a figure takes {', '.join(Look.__annotations__)}."
-            raise TypeError(msg)
-        if name in ("width", "height"):
-            positive_int(name, value)
-        elif name == "labels":
-            texts(name, value)
-        elif not isinstance(value, str):
-            msg = f"{name} must be a text, got {given(value)}."
-            raise TypeError(msg)
-    return look
-
-
 def width_of(look: Look) -> int:
-    return look.get("width", _WIDTH)
+    return look.get("width", WIDTH)
 
 
 def _width_next_to(names: Sequence[str], look: Look) -> int:
     """Return how wide panels are next to names, so that both together fit a printed page."""
     of_names = min(_NAME, 7 * max(map(len, names)))
-    return look.get("width", max(2 * _NUMBERS, min(_WIDTH, _PAGE - of_names)))
-
-
-def figure(
-    rows: Sequence[Any], look: Look, *, title: str = "", subtitle: str = "", caption: Sequence[str] = ()
-) -> alt.VConcatChart:
-    """Return rows of panels under a title and above a caption: what `look` says, or else these.
-
-    Title and caption belong to two charts, so `chart.properties(title=…)` leaves the caption as it is.
-    """
-    width = max(width_of(look), 300) + 100
-    under = [line for text in _given(look, "caption", caption) for line in wrap(text, width // 6)]
-    quiet: dict[str, Any] = {"anchor": "start", "frame": "group", "orient": "bottom"}
-    below = alt.TitleParams(under, fontSize=11, fontWeight="normal", lineHeight=15, offset=12, **quiet)
-    body = alt.VConcatChart(vconcat=list(rows), spacing=20, title=below if under else alt.Undefined)
-    above = wrap(look.get("title", title), width // 8)
-    note = [line for text in _given(look, "subtitle", [subtitle]) for line in wrap(text, width // 6)]
-    if not (above or note):
-        return body
-    more: dict[str, Any] = {"subtitle": note, "subtitleFontSize": 12, "subtitlePadding": 4} if note else {}
-    head = alt.TitleParams(above, anchor="start", frame="group", fontSize=15, offset=12, **more)
-    return alt.VConcatChart(vconcat=[body], title=head)
-
-
-def _given(look: Look, name: str, usual: Sequence[str]) -> Sequence[str]:
-    text = dict(look).get(name)
-    return usual if text is None else str(text).splitlines()
+    return look.get("width", max(2 * _NUMBERS, min(WIDTH, _PAGE - of_names)))
 
 
 class Points(NamedTuple):

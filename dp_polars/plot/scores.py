@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -16,11 +16,12 @@ import polars as pl
 from dp_polars._accounting.terms import Unit, check_unit
 from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.extras import require
+from dp_polars._base.labels import Labels
 from dp_polars._base.numbers import Floats, Number, positive_int, positive_loss
 from dp_polars.analysis import scores as exact
 from dp_polars.analysis._laws import Comparable, check_comparable, checked_scores
 from dp_polars.plot import _charts
-from dp_polars.plot._charts import lines
+from dp_polars.plot._charts import Look, checked, lines, looking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,8 @@ def error_curve(
     unit: Unit = "epsilon",
     sensitivity: Number = 1,
     monotonic: bool = False,
-) -> alt.LayerChart:
+    **look: Unpack[Look],
+) -> alt.LayerChart | alt.VConcatChart:
     """Plot the exact expected error on given scores against the privacy loss, one line per mechanism.
 
     Parameters
@@ -65,10 +67,12 @@ def error_curve(
         "epsilon" or "rho".
     sensitivity, monotonic
         As for `dp_polars.analysis.scores.selection_probabilities`.
+    **look
+        As for `lines`.
 
     Returns
     -------
-    altair.LayerChart
+    altair.LayerChart, altair.VConcatChart
         Errors in units of the scores. The lines end at a ten-thousandth of the largest.
 
     Raises
@@ -106,6 +110,7 @@ def error_curve(
         log_x=True,
         log_y=True,
         y_domain=(max(min(error for _, _, error in points), largest * 1e-4), largest * 1.1),
+        **look,
     )
 
 
@@ -123,7 +128,8 @@ def probabilities(
     monotonic: bool = False,
     mechanisms: Sequence[Comparable] = _BOTH,
     most: int = 12,
-) -> alt.LayerChart:
+    **look: Unpack[Look],
+) -> alt.LayerChart | alt.VConcatChart:
     """Plot the exact probability that each candidate is chosen, the best candidate first.
 
     Parameters
@@ -139,6 +145,9 @@ def probabilities(
     most
         How many candidates have bars of their own at most. One more bar stands for all others together, and for
         candidates that are hardly ever chosen.
+    **look
+        As for `plot.answers`; `labels` are those of candidates and mechanisms, and `width` is 420 pixels, without the
+        names of candidates.
 
     Examples
     --------
@@ -146,7 +155,9 @@ def probabilities(
     >>> chart = probabilities([120, 117, 80], candidates=names, epsilon=0.1, monotonic=True)
     """
     array, most = checked_scores("scores", scores), positive_int("most", most)
-    names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
+    words = Labels.of(checked(look).get("labels"))
+    named = [f"candidate {i}" for i in range(len(array))] if candidates is None else map(str, candidates)
+    names = list(map(words.value, named))
     if not (len(names) == len(array) and 1 <= len(mechanisms) <= len(_charts.FILLS)):
         msg = (
             f"candidates must be as many as the {len(array)} scores and mechanisms from one to {len(_charts.FILLS)}, "
@@ -156,7 +167,7 @@ def probabilities(
     terms: dict[str, Any] = {"epsilon": epsilon, "rho": rho, "sensitivity": sensitivity, "monotonic": monotonic}
     laws = np.array([exact.selection_probabilities(scores, mechanism=one, **terms) for one in mechanisms])
     labels, shares = _with_a_bar(array, names, laws, most)
-    series = _labels(mechanisms, "epsilon" if rho is None else "rho")
+    series = list(map(words.value, _labels(mechanisms, "epsilon" if rho is None else "rho")))
     bars = pl.DataFrame(
         [
             (rank, labels[rank], name, p, f"{p:.1%}" if p >= 0.0005 else "< 0.1%")
@@ -182,7 +193,8 @@ def probabilities(
         fill=alt.Fill("mechanism:N", sort=series, scale=alt.Scale(domain=series, range=_charts.FILLS), legend=legend)
     )
     texts = base.mark_text(**_charts.BESIDE).encode(text="text:N")
-    return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
+    height = look.get("height", alt.Step(15 if len(series) > 1 else 22))
+    return looking(alt.LayerChart(layer=[drawn, texts], width=look.get("width", 420), height=height), look)
 
 
 def _with_a_bar(scores: Exact, names: list[str], laws: Floats, most: int) -> tuple[list[str], Floats]:

@@ -126,7 +126,8 @@ def test_a_charge_is_all_or_nothing(budget):
     assert (error.requested, error.remaining, error.short_by) == (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
     assert error.unit == "epsilon"
     hint = (
-        "Hint: query.scaled_to(epsilon=budget.remaining.epsilon) takes all that is left, 66.6 % of what was requested."
+        "Hint: it fits at epsilon=0.5: query.scaled_to(epsilon=budget.remaining.epsilon) takes all that is left, "
+        "66.6 % of what was requested; where one guarantee is shared, it fits at 0.666 times its loss_weight."
     )
     assert hint in str(error)
     assert budget.spent == Fraction(1, 2)

@@ -184,3 +184,35 @@ class Publications:
                 self.door.release(query, table, **shown)
         assert budget.log().height == 2
         assert budget.spent == 1 or "epsilon" in loss
+
+    @pytest.mark.parametrize("max_parts", [1, 2])
+    def test_parts_are_the_same_in_every_query(self, max_parts):
+        """Each patient has rows in three wards, of which two are listed."""
+        table = self.table(VISITS.with_columns(age=pl.col("patient")))
+        private = dpp.protect("patient", max_groups=1, max_rows_per_group=1)
+        by_age = private.group_by({"age": range(300)})
+        asked = {
+            "one": by_age.agg(n=dpp.n_people(epsilon=10**6)),
+            "other": by_age.agg(n=dpp.len(epsilon=10**6)),
+            "in_all": private.agg(n=dpp.n_people(epsilon=10**6)),
+        }
+        parts = dpp.publication(asked, by={"ward": ["B", "A"]}, max_parts=max_parts)
+        released = {name: one.sort("ward") for name, one in self.release(parts, table).items()}
+        one, other = (released[name].sort("ward", "age") for name in ("one", "other"))
+        assert one.equals(other)
+        assert one.group_by("age").agg(pl.col("n").sum())["n"].to_list() == [max_parts] * 300
+        in_all = one.group_by("ward", maintain_order=True).agg(pl.col("n").sum())
+        assert in_all.rows() == released["in_all"].rows()
+        least = 90 if max_parts == 1 else 300
+        assert in_all["n"].min() >= least
+
+    def test_keys_of_parts_and_their_cache(self, tmp_path):
+        table, budget = self.table(VISITS), dpp.Budget(epsilon=100, delta=1e-2, path=tmp_path / "ledger.db")
+        private = dpp.protect("patient", max_groups=2, max_rows_per_group=1, budget=budget, dataset="visits")
+        asked = dpp.publication(
+            months=private.keys("month"), people=private.agg(n=dpp.n_people()), by={"ward": ["A", "B"]}
+        ).scaled_to(epsilon=10, delta=1e-3)
+        released, again = (self.release(asked, table) for _ in range(2))
+        assert all(released[name].sort("*").equals(again[name].sort("*")) for name in released)
+        assert released["months"].sort("ward").rows() == [("A", 1), ("B", 2)]
+        assert budget.log().height == 2

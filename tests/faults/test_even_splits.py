@@ -173,7 +173,8 @@ def test_a_refusal_shows_decimals_of_what_is_missing_and_a_way_that_works(unit):
     assert f"requested {unit}=0.9, remaining 0.666666, short by 0.233334. Nothing was charged." in text
     assert "delta" not in text
     hint = f"query.scaled_to({unit}=budget.remaining.{unit})"
-    assert f"Hint: {hint} takes all that is left, 74 % of what was requested." in text
+    says = f"Hint: it fits at {unit}=0.666666: {hint} takes all that is left, 74 % of what was requested; "
+    assert f"{says}where one guarantee is shared, it fits at 0.74 times its loss_weight." in text
     eval(hint, {"query": query, "budget": budget}).release()
     assert budget.remaining == 0
     assert "Hint: budget.remaining is 0, so that no query.scaled_to(…) fits." in message(budget, query)

@@ -30,7 +30,24 @@ _limit_rule = of("mechanisms/test_limit_rule.py")
 
 _synthetic = of("privacy/test_synthetic.py")
 
+_parts = of("frames/test_parts.py")
+
 MUTANTS = [
+    # --- Disjoint parts
+    _parts("Protection.changed_parts", "one + other", "one", "a person who enters other parts is not paid for there",
+        "::test_one_guarantee_is_shared_over_the_parts_that_are_paid"),
+    _parts("AnyRequest.charged", "range(self.protection.changed_parts)", "range(1)", "one part is paid for in the place of several",
+        "::test_one_guarantee_is_shared_over_the_parts_that_are_paid"),
+    _parts("Request.bind", "self.protection.members", "self.protection.unit", "limits are on people, whose rows in one part then decide on another",
+        "::test_limits_hold_in_each_part"),
+    _parts("_release/release:_ready", "keep_parts(request, engine, choice)", "", "a person counts in all parts, and one is paid for",
+        "::test_every_query_sees_the_same_parts"),
+    _parts("_engines/polars/rows:in_kept_parts", "random_few(lengths, most, system_rng())", "random_few(lengths, most + 1, system_rng())",
+        "a person counts in one part more than is paid for", "::test_every_query_sees_the_same_parts"),
+    _parts("PolarsEngine.keep_parts", "choice.of_source.get(id(source))", "None", "each query chooses parts of its own",
+        "::test_every_query_sees_the_same_parts"),
+    _parts("Pipeline.proved", "proof.then(step, self._kept)", "proof.then(step, unit)", "a transformation moves rows to another part after the choice",
+        "::test_a_query_that_is_not_of_parts_is_refused"),
     # --- Limits and clipping bounds found privately
     _staged("LimitChoice.range_of", "self.range_of_scores + _OF_PEOPLE", "Fraction(self.range_of_scores)", "the number of people beyond a limit is free",
         "::test_a_choice_and_its_number_of_people_cost_what_is_charged"),

@@ -573,6 +573,67 @@ def test_ends_of_an_interval_stand_out_of_the_dot_at_any_size():
     assert sizes["tick"] > 1.5 * (4 * sizes["point"] / np.pi) ** 0.5  # a tick is longer than the dot is wide
 
 
+def other_figures():
+    """Figures that are not of a release, each of which takes a look."""
+    query = dpp.protect("p", max_groups=1).agg(
+        people=dpp.n_people(epsilon=1), reason=dpp.mode("reason", ["flu", "cold"], epsilon=0.1)
+    )
+    rows_of = analysis.synthetic({"p": pl.Int64}, people=100, rows=900, privacy_unit="p")
+    dropped = analysis.rows_dropped(rows_of, "p", max_rows_per_group=[1, 2, 5])
+    budget = Budget(epsilon=1)
+    private = public(2, 30).with_row_index("p").dp.protect("p", budget=budget, max_rows=1)
+    private.agg(n=dpp.n_people(epsilon=0.5)).release()
+    points = pl.DataFrame({"n": [1, 2], "s": [0.1, 0.3], "plan": ["a", "a"]})
+    simulated = analysis.simulate(dpp.median("income", range(200), epsilon=1), public(2, 30), by="region")
+    return {
+        "simulation": partial(plot.simulation, simulated),
+        "budget": partial(plot.budget, budget),
+        "error_by_size": partial(plot.error_by_size, analysis.error_by_size(query, [50, 500])),
+        "best_by_gap": partial(plot.best_by_gap, analysis.best_by_gap(query, [0, 5, 50])),
+        "rows_dropped": partial(plot.rows_dropped, dropped),
+        "lines": partial(plot.scores.lines, points, "n", "s", "plan", x_title="rows", y_title="time"),
+        "error_curve": partial(plot.scores.error_curve, [9, 5, 1], [0.1, 1]),
+        "probabilities": partial(plot.scores.probabilities, [9, 5, 1], candidates=["x", "y", "z"], epsilon=1),
+    }
+
+
+LABELS = {
+    "simulation": {"income": "Income", "region": "Region"},
+    "budget": {"n: number of people": "People of the region"},
+    "error_by_size": {"people": "Persons"},
+    "best_by_gap": {"reason": "Why they came"},
+    "lines": {"a": "A plan", "rows": "Number of rows"},
+    "error_curve": {"permute-and-flip": "ours"},
+    "probabilities": {"x": "The first"},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["simulation", "budget", "error_by_size", "best_by_gap", "rows_dropped", "lines", "error_curve", "probabilities"],
+)
+def test_every_other_figure_takes_a_look_too(name, tmp_path):
+    make = other_figures()[name]
+    usual, size = make(), {} if name == "simulation" else {"width": 333, "height": 222}
+    words = {"title": "A title", "subtitle": "Under it", "caption": "Source: a register"}
+    labels = LABELS.get(name, {})
+    chart = make(**words, **size, labels=labels)
+    assert lacks(chart, "A title | Under it | Source: a register") == []
+    said = chart.to_json()
+    assert [word for word in labels.values() if word not in said] == []
+    assert [one for one in size.values() if f": {one}" not in said] == []
+    assert "A title" not in texts(usual)
+    chart.save(tmp_path / "figure.svg")
+    assert "Source: a register" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    refused(TypeError, "'titel' must be left out", make, titel="x")
+    refused(TypeError, "title must be a text, got 3", make, title=3)
+    if name == "simulation":
+        refused(TypeError, "width must be left out", make, width=300)
+    if name == "budget":  # its own title is another one
+        assert "spent" in texts(usual)
+        assert "0.5 of 1 spent" not in texts(chart)
+
+
 def test_a_look_that_can_not_be_is_refused():
     released, query = by_keys(region=["N", "S"])
     for look, error, words in (

@@ -240,6 +240,26 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     assert "of a person" not in sections["cut"].partition("How to read")[0]
 
 
+def test_a_limit_that_was_found_says_how_many_people_have_more(tmp_path):
+    rows = pl.DataFrame({"p": [n // 3 for n in range(9000)], "x": [n % 40 for n in range(9000)]})
+    query = rows.dp.protect("p").agg(rows=dpp.len(), total=dpp.sum("x", step=1)).scaled_to(epsilon=5)
+    released = query.release()
+    page = dpp.report(released, query, tmp_path / "page.html", labels={"rows": "Visits"}).read_text(encoding="utf-8")
+    assert len(query.found) > 1
+    for one in query.found:
+        low, high = (max(one.people + end, 0) for end in (-one.bound, one.bound))
+        has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
+        assert f"about {max(one.people, 0):,} people {has} ({low:,} to {high:,})" in page
+    assert "Visits: the limit of" in page or "Visits, total: the limit of" in page
+    assert "found privately; about" not in dpp.report(
+        *(
+            rows.dp.protect("p", max_rows=3).agg(dpp.len(epsilon=1)).release(),
+            rows.dp.protect("p", max_rows=3).agg(dpp.len(epsilon=1)),
+        ),
+        tmp_path / "given.html",
+    ).read_text(encoding="utf-8")
+
+
 def test_few_people_keys_and_no_rows(tmp_path):
     query = asked()
     page = dpp.report(query.release(min_people=40), query, tmp_path / "a.html").read_text(encoding="utf-8")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from functools import partial, reduce
+from dataclasses import replace
+from functools import cache, partial, reduce
 from operator import add, or_
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
@@ -40,6 +41,7 @@ from dp_polars._engines.polars.people import (
 from dp_polars._engines.polars.rows import (
     FEW,
     added_up,
+    in_kept_parts,
     in_parts,
     is_a_person,
     is_equal_by_value,
@@ -51,7 +53,16 @@ from dp_polars._engines.polars.rows import (
 )
 from dp_polars._engines.polars.weighing import weigh_people
 from dp_polars._mechanisms.histograms import Histogram, RowsByGroup
-from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, gathered
+from dp_polars._release.contract import (
+    HistogramSpec,
+    KeyWork,
+    LocalEngine,
+    PartChoice,
+    Product,
+    UnreadableError,
+    Work,
+    gathered,
+)
 from dp_polars._release.protection import Layout
 from dp_polars._sources.flags import rows_of_joined, unflagged
 from dp_polars._sources.marks import digest_of, mark_of, text_of_plan
@@ -347,6 +358,17 @@ class PolarsEngine(LocalEngine):
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows differ: they are compared in the types that they have."""
         return constants.n_unique()
+
+    def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
+        source = self._source
+        kept = choice.of_source.get(id(source))
+        if kept is None:
+
+            def read() -> pl.LazyFrame:
+                return in_kept_parts(unflagged(source.read()), keys, most, unit, self._engine)
+
+            kept = choice.of_source[id(source)] = source, replace(source, read=cache(read))
+        self._source = kept[1]
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Refuse groups and candidates whose cells don't fit into one integer."""

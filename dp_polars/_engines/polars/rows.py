@@ -8,12 +8,15 @@ from functools import reduce
 from operator import and_, xor
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.numbers import owners, system_rng
 from dp_polars._base.progress import at, is_terminal
-from dp_polars._sources.running import by_name
+from dp_polars._engines.polars.bounding import random_few
+from dp_polars._sources.running import by_name, collected
 from dp_polars._sources.views import kind_of, visited
 from dp_polars._steps import nodes
 from dp_polars._steps.whole_numbers import of_one_kind
@@ -115,6 +118,32 @@ def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator
 def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
     names, schema = [] if keys is None else keys.columns, rows.collect_schema()
     return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
+
+
+def in_kept_parts(
+    rows: pl.LazyFrame, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, engine: EngineType
+) -> pl.LazyFrame:
+    """Return rows of listed parts, and of each person those in `most` random ones: see `Engine.keep_parts`.
+
+    Each person's parts are read for that, if there are more than may stay.
+    """
+    schema = rows.collect_schema()
+    people = [compared(name, schema).alias(f"person {place}") for place, name in enumerate(unit or ())]
+    places = [f"key {place}" for place in range(keys.width)]
+    kept = keys.select(pl.col(name).alias(place) for name, place in zip(keys.columns, places, strict=True))
+    of_row = [expr.meta.undo_aliases() for expr in (*people, *own_keys(rows, keys))]
+    if unit is None or most >= keys.height:
+        return rows.join(kept.lazy(), left_on=of_row[len(people) :], right_on=places, how="semi")
+    names = [person.meta.output_name() for person in people]
+    of_people = rows.filter(is_a_person(unit, schema)).with_columns(*people, *own_keys(rows, keys))
+    pairs = with_groups(of_people.select(*names, *places), keys).unique().group_by(names).agg(pl.col("group").sort())
+    (lists,) = collected([pairs], engine)
+    lengths = lists["group"].list.len().to_numpy().astype(np.int64)
+    number = lists["group"].explode(empty_as_null=False)
+    stays = pl.Series(random_few(lengths, most, system_rng()))
+    pairs_of_people = lists.select(names)[owners(lengths)].get_columns()
+    chosen = pl.DataFrame([*pairs_of_people, *kept.select(pl.all().gather(number))]).filter(stays)
+    return rows.join(chosen.lazy(), left_on=of_row, right_on=[*names, *places], how="semi")
 
 
 def is_equal_by_value(dtype: pl.DataType) -> bool:

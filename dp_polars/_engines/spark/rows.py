@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.extras import require
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.spark.arithmetic import (
     clip,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+
+Window = require("pyspark.sql", extra="spark").Window
 
 # Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.
 _NO_TEXT = re.compile(
@@ -75,6 +78,25 @@ def binned(frame: DataFrame, ends: Mapping[str, pl.Series]) -> DataFrame:
         return sf.when(is_value, reduce(add, above, sf.lit(0)).cast("bigint"))
 
     return with_columns(frame, {name: bin_of(name, one) for name, one in ends.items()})
+
+
+def in_kept_parts(frame: DataFrame, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, secret: int) -> DataFrame:
+    """Return rows of listed parts, and of each person those in `most` random ones: see `Engine.keep_parts`.
+
+    Equal hashes are told apart by the parts themselves: a tie can't let a person keep more.
+    """
+    kinds, rank = frame.schema, f"part_{secret}"
+    listed = key_table(frame.sparkSession, keys, [kinds[name].dataType for name in keys.columns]).drop("group")
+    listed = listed.withColumnsRenamed({f"k{i}": f"{rank}_{i}" for i in range(keys.width)})
+    parts, people = ([_one_zero(kinds, name) for name in names] for names in (keys.columns, unit or ()))
+    is_listed = [part == sf.col(f"{rank}_{i}") for i, part in enumerate(parts)]
+    rows = frame.join(sf.broadcast(listed) if keys.height <= _BROADCAST else listed, is_listed, "left_semi")
+    if unit is None or most >= keys.height:
+        return rows
+    for name in unit:
+        rows = rows.filter(is_present(sf.col(quoted(name)), kinds[name].dataType))
+    order = Window.partitionBy(*people).orderBy(sf.xxhash64(sf.lit(secret), *people, *parts), *parts)
+    return rows.withColumn(rank, sf.dense_rank().over(order)).filter(sf.col(rank) <= most).drop(rank)
 
 
 def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401  # what JSON holds

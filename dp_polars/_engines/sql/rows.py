@@ -62,6 +62,31 @@ def binned(table: Table, ends: Mapping[str, pl.Series]) -> Table:
     return table.mutate(**{name: _bin_of(table[name], one) for name, one in ends.items()})
 
 
+def in_kept_parts(
+    table: Table, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, secret: int, dialect: Dialect
+) -> Table:
+    """Return rows of listed parts, and of each person those in `most` random ones: see `Engine.keep_parts`.
+
+    Equal hashes are told apart by the parts themselves: a tie can't let a person keep more.
+    """
+    for key in keys.get_columns():
+        check_public(key)
+    kinds = [table.schema()[name] for name in keys.columns]
+    listed = public_table(keys.get_columns(), kinds, dialect)
+
+    def parts_of(rows: Table) -> list[Value]:
+        return [comparable(rows[name], kind, dialect) for name, kind in zip(keys.columns, kinds, strict=True)]
+
+    rows = table.semi_join(listed, [value == listed[f"p{i}"] for i, value in enumerate(parts_of(table))])
+    if unit is None or most >= keys.height:
+        return rows
+    rows = rows.filter(is_somebody(rows, unit, dialect))
+    people, parts, rank = [*people_of(rows, unit, dialect).values()], parts_of(rows), f"part_{secret}"
+    order = [dialect.order(people, parts, str(secret)), *parts]
+    rows = rows.mutate(**{rank: ibis.dense_rank().over(group_by=people, order_by=order)})
+    return rows.filter(rows[rank] < integer(most)).drop(rank)
+
+
 def _bin_of(column: Value, ends: pl.Series) -> Value:
     kind = column.type()
     is_value = ~column.isnan() if kind.is_floating() else column.notnull()
