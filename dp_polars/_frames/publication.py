@@ -339,6 +339,12 @@ def publication(
         if not isinstance(query, PrivateQuery):
             msg = f"publication: {name!r} must be a query of a private frame, got {given(query)}."
             raise TypeError(msg)
+        if query._protection.parts is not None:
+            msg = (
+                f"publication: {name!r} must be a query that is not of the disjoint parts of another publication.\n\n"
+                "Hint: give the queries that were made of the private frame, and by."
+            )
+            raise ValueError(msg)
         if not isinstance(name, str):
             msg = f"publication: names must be strings, got {given(name)}."
             raise TypeError(msg)
@@ -393,7 +399,7 @@ def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
     """Return a query that is asked of each part; refuse one about all parts together: `docs/proofs/parts.md`."""
     request, columns = query._planned, parts.columns
     protection, who = request.protection, f"publication: with by, the query {name!r}"
-    if type(request) not in (Request, KeyRequest) or protection.parts is not None:
+    if type(request) not in (Request, KeyRequest):
         msg = (
             f"{who} must be one of agg or keys, got one for {request.asks[0].name}, which is about all parts together."
         )

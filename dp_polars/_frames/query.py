@@ -592,6 +592,12 @@ class PrivateQuery(OfAnswers, WithoutRows):
             )
             raise TypeError(msg)
         refuse_unknown_limits(request, "n_rows_dropped")
+        if request.protection.parts is not None:
+            msg = (
+                "n_rows_dropped must follow a query that is not asked of disjoint parts: its number is about all parts "
+                "together.\n\nHint: call it on the query before dpp.publication(…, by=…)."
+            )
+            raise TypeError(msg)
         if terms.loss_weight is None:
             warn_if_large(terms.loss)
         asked = PeopleRequest.of_cut(request, terms, positive_int("per_person", per_person))

@@ -180,10 +180,12 @@ def simulate(
     if clashes := sorted(set(keys.columns) & set(SIMULATED)):
         msg = f"keys must not be named like columns of the result, got {clashes}.\n\nHint: rename them first."
         raise ValueError(msg)
-    tried = None
+    tried, paid = None, query._protection.changed_parts if isinstance(query, PrivateQuery) else 1
     if losses is not None:
-        tried = [positive_loss(f"losses[{i}]", value) for i, value in enumerate(several("losses", losses))]
+        tried = [positive_loss(f"losses[{i}]", value) / paid for i, value in enumerate(several("losses", losses))]
     parts = [law_at(output, claim) for output in outputs for claim in claims_of(output.query.claim, tried)]
+    if paid > 1:  # of several disjoint parts
+        parts = [part.with_columns(loss=paid * pl.col("loss")) for part in parts]
     if len({part["true_answer"].dtype for part in parts}) > 1:
         parts = [as_text(part) for part in parts]
     return pl.concat([pl.concat([keys, part], how="horizontal") for part in parts])

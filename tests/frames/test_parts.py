@@ -199,6 +199,12 @@ def test_simulations_and_sizes_follow():
     alone = simulate(asked.queries["in_all"], public)
     assert alone["region"].to_list() == REGIONS
     assert (alone["counted"] + alone["left_out"]).to_list() == [WHO] * 4
+    several = dpp.publication(queries(protected(), epsilon=1), by=BY, max_parts=2).queries["in_all"]
+    tried = simulate(several, public, losses=[1, 2])
+    assert simulate(several, public)["loss"].to_list() == [2] * 4
+    assert tried["loss"].to_list() == [1] * 4 + [2] * 4
+    widths = (tried["answer_95"] - tried["answer_5"]).to_list()
+    assert sum(widths[4:]) < sum(widths[:4])
     assert size_needed(asked, 0.1).height > 0
     keys = dpp.publication(months=protected().keys("month", epsilon=1, delta=1e-3), by=BY)
     assert simulate(keys, public)["value"].item() == 12
@@ -227,6 +233,19 @@ REFUSED = {
 def test_a_query_that_is_not_of_parts_is_refused(says):
     with pytest.raises((TypeError, ValueError), match=says):
         dpp.publication(q=REFUSED[says](protected()), by=BY)
+
+
+def test_a_query_of_parts_is_taken_into_nothing_about_all_parts():
+    """A number over all parts together moves as far as a person has parts, which its claim does not say."""
+    private = protected()
+    query = private.group_by({"month": [1, 2, 3]}).agg(n=dpp.n_people(rho=1))
+    asked = dpp.publication(q=query, by=BY, max_parts=2).queries["q"]
+    assert query.n_rows_dropped(3, rho=1).loss.value == 1
+    with pytest.raises(TypeError, match="not asked of disjoint parts"):
+        asked.n_rows_dropped(3, rho=1)
+    for more in ({}, {"by": BY}):
+        with pytest.raises(ValueError, match="of the disjoint parts of another publication"):
+            dpp.publication(q=asked, **more)
 
 
 def test_limits_that_are_found_privately_are_refused():
