@@ -38,7 +38,7 @@ MUTANTS = [
         "::test_one_guarantee_is_shared_over_the_parts_that_are_paid"),
     _parts("AnyRequest.charged", "range(self.protection.changed_parts)", "range(1)", "one part is paid for in the place of several",
         "::test_one_guarantee_is_shared_over_the_parts_that_are_paid"),
-    _parts("Request.bind", "self.protection.members", "self.protection.unit", "limits are on people, whose rows in one part then decide on another",
+    _parts("Request._work", "self.protection.members", "self.protection.unit", "limits are on people, whose rows in one part then decide on another",
         "::test_limits_hold_in_each_part"),
     _parts("_release/release:_ready", "keep_parts(request, engine, choice)", "", "a person counts in all parts, and one is paid for",
         "::test_every_query_sees_the_same_parts"),
@@ -338,7 +338,7 @@ MUTANTS = [
         "set(identities(files))", "the ledger tells of the size of a file, and so of its rows",
         "::test_a_mark_tells_of_no_size"),
     # --- Found by the second trial
-    _frame("AnyRequest._explained", 'loss_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
+    _frame("AnyRequest._explained", 'loss_up(parts * claim.cost("rho"))', 'float(parts * claim.cost("rho"))',
         "explain shows a rho below what is charged", "::test_explain_never_shows_less_than_the_cost"),
     _frame("table_of", "Exception", "pa.ArrowInvalid", "an error while a stream is opened shows values, and is free",
         "::TestData::test_errors_carry_no_rows_and_are_paid_for"),
