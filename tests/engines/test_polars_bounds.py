@@ -8,6 +8,7 @@ import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import count
+from dp_polars._engines.polars.labels import labelled
 from dp_polars._engines.polars.rows import with_groups
 from dp_polars._release.protection import Limits
 from tests.helpers.specs import as_frame, spec_of
@@ -35,7 +36,7 @@ from tests.helpers.specs import as_frame, spec_of
 )
 def test_rows_of_a_person_come_together(people, most):
     groups = np.random.default_rng(0).integers(0, most, len(people), np.uint64, endpoint=True)
-    found = polars_people.by_person(people.alias("person"), groups)
+    found = polars_people.by_person(labelled(people), groups)
     lengths, (own_groups, rows) = found.lengths, found.part(0, len(people))
     assert (own_groups == groups[rows]).all()
     assert sorted(rows.tolist()) == list(range(len(people)))

@@ -29,6 +29,7 @@ from dp_polars._bins.binning import (
     code_dtype,
 )
 from dp_polars._bins.candidates import Categories
+from dp_polars._engines.polars.labels import labelled
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
     Cut,
@@ -447,6 +448,7 @@ def count(
     if privacy_unit is not None and any(spec.by_person for spec in specs):
         for part in in_parts(rows, privacy_unit, partitions):
             (frame,) = collected([_coded(part, privacy_unit, keys, specs)], engine)
+            frame = frame.with_columns(labelled(frame["person"]))
             weighed = [kind for kind in kinds if kind.specs[0].weight is not None]
             drawn = [kind for kind in kinds if kind.specs[0].weight is None]
             cells = [*weigh_people(frame, weighed, engine), *count_people(frame, drawn, engine)]

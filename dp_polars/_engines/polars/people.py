@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._base import column_types
 from dp_polars._base.numbers import (
     lengths_from,
     offsets,
-    owners,
     run_lengths,
     run_starts,
     slices,
@@ -110,7 +108,8 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
 
     What Polars computes follows from the kinds alone, whatever the rows are.
 
-    `frame`: `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
+    `frame`: `person` (`labels.labelled`), `group` where there are several, and the columns that `kinds` name. It loses
+    `person`.
     """
     if not kinds:
         return []
@@ -270,21 +269,13 @@ def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | Non
 def labels_of(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
     """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
 
-    Integers whose differences fit into `bits` bits are numbers already. What Polars computes follows from the
-    type alone.
+    `person`: whole numbers (`labels.labelled`). They stay as they are if their differences fit into `bits` bits.
     """
-    if person.dtype.is_integer() and not column_types.is_wide(person.dtype):
-        values = person.to_numpy()
-        least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-        if (greatest - least).bit_length() <= bits:
-            return values, least, greatest - least
-        return np.unique(values, return_inverse=True)[1], 0, len(values)
-    grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
-    lists = grouped.collect(engine=by_name("auto"))["row"]
-    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
-    labels = np.empty(len(person), np.int64)
-    labels[lists.explode(empty_as_null=False).to_numpy()] = owners(lists.list.len().to_numpy())
-    return labels, 0, len(lists)
+    values = person.to_numpy()
+    least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if (greatest - least).bit_length() <= bits:
+        return values, least, greatest - least
+    return np.unique(values, return_inverse=True)[1], 0, len(values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
     """Return the sums of parts of each kind: columns `cell` and `weight i` of each of its specs, each cell once.
 
-    `frame`: `person`, `group` where there are several, and the columns that `kinds` name.
+    `frame`: `person` (`labels.labelled`), `group` where there are several, and the columns that `kinds` name.
     """
     in_table: dict[int, AlikeSpecs] = {}
     by_codes: dict[str | None, list[int]] = {}

@@ -1,0 +1,99 @@
+"""Whole numbers in the place of people: found once for a release, whatever tells people apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._base import column_types
+from dp_polars._base.numbers import Ints, begin_runs, difference, marked_so_far, owners, sorted_words
+from dp_polars._base.silence import in_parallel
+from dp_polars._sources.running import by_name
+
+# Texts that a thread compares at once.
+_PART = 1 << 18
+
+
+def labelled(person: pl.Series) -> pl.Series:
+    """Return a whole number for each row that says whose it is. No row is null, nor a field of one.
+
+    What Polars computes follows from the types alone, unless two texts have the same hash of 64 bits.
+    """
+    dtype = person.dtype
+    if dtype.is_integer() and not column_types.is_wide(dtype):
+        return person
+    if isinstance(dtype, pl.Struct):
+        return pl.Series(person.name, _together([labelled(field) for field in person.struct.unnest()]))
+    labels = _of_texts(person) if dtype == pl.String else None
+    return pl.Series(person.name, _of_groups(person) if labels is None else labels)
+
+
+def _together(fields: list[pl.Series]) -> NDArray[np.unsignedinteger]:
+    """Return a number for each combination of the numbers in several columns."""
+    found, size = np.zeros(len(fields[0]), np.uint64), 1
+    for field in fields:
+        values = field.to_numpy()
+        least = values[:1] if not len(values) else values.min(keepdims=True)
+        own, span = difference(values, least), 1
+        if len(own):
+            span += int(own.max())
+        if size * span > 2**64:  # as many numbers as values that are there, at most
+            (found, size), (own, span) = _dense(found), _dense(own)
+        found, size = found * np.uint64(span % 2**64) + own, size * span
+    return found
+
+
+def _dense(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
+    values, places = np.unique(numbers, return_inverse=True)
+    return places.astype(np.uint64), len(values)
+
+
+def _of_groups(person: pl.Series) -> Ints:
+    grouped = person.to_frame("person").lazy().with_row_index("row").group_by("person").agg("row").select("row")
+    lists = grouped.collect(engine=by_name("auto"))["row"]
+    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
+    labels = np.empty(len(person), np.int64)
+    labels[lists.explode(empty_as_null=False).to_numpy()] = owners(lists.list.len().to_numpy())
+    return labels
+
+
+def _of_texts(person: pl.Series) -> Ints | None:
+    """Return the labels of texts; None where different ones have the same hash.
+
+    Rows are sorted by their hashes, so that equal texts come together, and each is compared with the one before it.
+    Polars groups texts in twice the time, or more.
+    """
+    number, person = len(person), person.rechunk()
+    bits = np.uint64(max(number - 1, 0).bit_length())
+    hashes = person.hash().to_numpy()
+    # What a hash begins with, and the row in the place of its last bits: one sort of words.
+    words = sorted_words((hashes >> bits << bits) | np.arange(number, dtype=np.uint64))
+    rows = (words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
+    begins = begin_runs(words >> bits)
+    differs = _differs(person, rows)
+    if (differs & ~begins).any():  # different hashes begin alike
+        runs = marked_so_far(begins)
+        mixed = np.zeros(number + 1, bool)
+        mixed[runs[differs & ~begins]] = True
+        places = np.flatnonzero(mixed[runs])
+        rows[places] = rows[places][np.argsort(hashes[rows[places]], kind="stable")]
+        begins[places] = begin_runs(hashes[rows])[places]
+        differs = _differs(person, rows)
+    if (differs & ~begins).any():
+        return None
+    labels = np.empty(number, np.int64)
+    labels[rows] = marked_so_far(begins)
+    return labels
+
+
+def _differs(texts: pl.Series, rows: Ints) -> NDArray[np.bool_]:
+    """Return whether the text of each of these rows is another one than that of the row before it."""
+    found = np.ones(len(rows), bool)
+
+    def compare(start: int, stop: int) -> None:
+        own = texts.gather(rows[start - 1 : stop])
+        found[start:stop] = (own[1:] != own[:-1]).to_numpy()
+
+    in_parallel(compare, [(start, min(start + _PART, len(rows))) for start in range(1, len(rows), _PART)])
+    return found
