@@ -156,37 +156,8 @@ def units() -> alt.HConcatChart:
     return alt.HConcatChart(hconcat=panels, spacing=22)
 
 
-def answers() -> alt.HConcatChart:
-    """Private counts, means and choices of groups of different sizes, and how uncertain each number is."""
-    rng = np.random.default_rng(8)
-    sizes = {"Ahlbeck": 12, "Bansin": 40, "Heringsdorf": 150, "Koserow": 600, "Zinnowitz": 2500}
-    callers = pl.concat(
-        [
-            pl.DataFrame(
-                {
-                    "town": [town] * n,
-                    "minutes": rng.gamma(3, 6 + 2 * i, n).round().astype(int),
-                    "reason": rng.choice(["billing", "delivery", "fault"], n, p=[0.5, 0.3, 0.2]),
-                }
-            )
-            for i, (town, n) in enumerate(sizes.items())
-        ]
-    ).with_row_index("caller")
-    query = (
-        callers.dp.protect("caller", max_groups=1, max_rows_per_group=1)
-        .group_by({"town": list(sizes)})
-        .agg(
-            dpp.n_people(epsilon=0.2).alias("callers"),
-            dpp.mean("minutes", 0, 120, epsilon=0.6).alias("mean wait, minutes"),
-            dpp.median("minutes", range(121), epsilon=0.4).alias("median wait"),
-            dpp.mode("reason", ["billing", "delivery", "fault"], epsilon=0.3).alias("top reason"),
-        )
-    )
-    return plot.answers(query.release(intervals=True), query)
-
-
 def simulations() -> tuple[alt.VConcatChart, alt.VConcatChart]:
-    """What the page "Choosing ε" simulates: at one loss, and at several."""
+    """The simulations of the page "Choose ε and check errors": at one loss, and at several."""
     rng = np.random.default_rng(8)
     wards = ["north"] * 1200 + ["south"] * 250 + ["west"] * 50
     last_year = pl.DataFrame({"ward": wards, "age": rng.normal(55, 18, 1500).round().clip(0, 100).astype(int)})
@@ -279,7 +250,6 @@ def main() -> None:
     epsilon().save(HERE / "epsilon.png", scale_factor=1.5)
     units().save(HERE / "units.png", scale_factor=1.5)
     race().save(HERE / "race.png", scale_factor=1.5)
-    answers().save(HERE / "answers.png", scale_factor=1.5)
     packages().save(HERE / "packages.png", scale_factor=1.5)
 
 

@@ -1,4 +1,4 @@
-"""Writes the page on the transformations of a private frame from tables of the package: `python docs/make_steps.py`."""
+"""Writes the page on supported transformations from tables of the package: `python docs/make_steps.py`."""
 
 from __future__ import annotations
 
@@ -34,46 +34,44 @@ LABELS = {
     FUNCTIONS - OF_CATEGORIES: "functions that look at more than a category's text",
 }
 HEAD = """\
-# Transformations of a private frame
+# Supported transformations
 
 <!-- Written by docs/make_steps.py from the tables of the package. -->
 
-A private frame accepts transformations that make a row's result from that row alone.
-If a transformation looked at other rows, one person could change what is counted of another.
-The limits of `protect` would not hold then.
-So each expression is inspected as a whole, and what is not known to be row by row is refused.
-The error says why, and what to write instead.
-This was tested on Polars {tested}; on a newer Polars, a private frame warns once.
-The fast tests also run on the newest pre-release of Polars, where that is newer than its newest release.
-What fails there does not hold up a change.
+A private frame accepts transformations that make a row's result from that row only.
+Otherwise one person could change another person's rows, and the limits of `protect` would fail.
+So each expression is inspected as a whole, and refused unless it is known to be row by row.
+The error gives the reason and a replacement.
+This was tested on Polars {tested}.
+On a newer Polars, a private frame warns once.
 
-No value in a row may raise an error either, because the error would reveal that a row has it.
-So a private frame changes what it takes: what does not fit becomes null.
-Casts and parsers are non-strict, and `list.get` gives null beyond the end.
-`pl.date` and `pl.datetime` give null where there is no such date.
-Local times that a clock change leaves out or has twice are null.
+No value in a row may raise an error, because the error would reveal that value.
+So a value that does not fit becomes null.
+Casts and parsers are non-strict, and `list.get` returns null beyond the end.
+`pl.date` and `pl.datetime` return null if there is no such date.
+Local times that a clock change skips or repeats are null.
 Dates beyond the years 1 to 9999 are moved to these.
 """
 
 
 FLOATS = """\
-### How exact are sums of floats?
+### Sums of floats
 
-The last bit of a float sum depends on the order in which the values are added, and that follows from other rows.
-So `list.sum` and `list.mean` of floats are those of whole numbers ([proof](../proofs/whole-numbers.md)):
+The last bit of a float sum depends on the order of addition, and that follows from other rows.
+So `list.sum` and `list.mean` of floats add whole numbers ([proof](../proofs/whole-numbers.md)):
 
 - Each float counts to the nearest 2⁻⁴⁰, which is about 10⁻¹².
 - A float beyond ±2⁵⁴ (about 1.8 · 10¹⁶), an infinity or NaN makes the answer of that list null.
 
-All of this is public, and `explain` says so; no warning depends on values.
+`explain` mentions it, and no warning depends on values.
 Means of integers, booleans and Decimals are exact sums, divided by the count.
 Sums of Decimals beyond 2⁹⁴ units of the last digit are null.
 
-## What about several rows of one person?
+## Several rows of one person
 
-Transformations that read several rows of one person belong before `protect`: see [One person, many rows](../people.md).
+Transformations that read several rows of one person belong before `protect`: see [Prepare person-level data](../people.md).
 A private frame refuses `group_by` and `over` of the unit, `unique`, and joins with private frames.
-The error shows what to write instead.
+The error shows a replacement.
 """
 
 
@@ -88,10 +86,10 @@ def page() -> str:
     tested = " and ".join(TESTED)
     parts = [
         HEAD.format(tested=tested),
-        "## Which methods does a private frame have?\n",
+        "## Methods of a private frame\n",
         f"{_code(methods)}.\n",
         "Their parameters are on the page [`PrivateFrame`](private_frame.md).\n",
-        "## Which expressions does it take?\n",
+        "## Accepted expressions\n",
         f"- Columns, selectors, constants, names, casts, `pl.when`, `fill_nan`; {_code(sorted(OPERATORS))}.",
         f"- Functions: {_code(flat)}.",
         *(
@@ -100,41 +98,38 @@ def page() -> str:
         ),
         f"\nParameters must be constants, except in {_code(of_columns)}: their inputs may all be columns.\n",
         FLOATS,
-        "## What does it take on Polars 1?\n",
-        "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
-        "There a private frame takes a short list, for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
-        "and booleans; every other transformation needs Polars 2:\n",
+        "## Accepted on Polars 1\n",
+        "On Polars 1, functions of many types look at whole columns.",
+        "There a private frame accepts a short list for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
+        "and booleans.",
+        "Every other transformation needs Polars 2:\n",
         *(
             f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."
             for steps, kinds in ON_POLARS_1.items()
         ),
         f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.\n",
-        "## Which expressions does it refuse?\n",
+        "## Refused expressions\n",
         _table((*UNLISTED, NEEDS_POLARS_2, *LISTED)),
-        "Every transformation is also tried on extreme values of its types, and refused if it raises on one of them:\n",
+        "Every transformation also runs on extreme values of its types, and is refused if it raises on one:\n",
         _table(RAISING),
-        "It is tried on each of them alone, twice, and before and after a null, and refused if the results differ.\n",
-        "## Which methods does it refuse?\n",
+        "It runs on each of them alone, twice, and before and after a null, and is refused if the results differ.\n",
+        "## Refused methods\n",
         _table(METHODS),
-        "## What may a plan not hold before `protect`?\n",
-        "The data set is the table that is handed to `protect`, to `query.release(frame)`, "
-        "to `sql.release`, to `spark.release`.",
-        "Neighbours are two such tables, one without the rows of one unit.",
-        "What made the table is its owner's preprocessing, and [not covered](../public.md#what-is-the-data-set).\n",
+        "## Refused before `protect`\n",
+        "Everything before `protect` is [your preprocessing](../protected.md#the-data-set).\n",
         "A LazyFrame is checked only for slips: transformations that visibly mix people.",
         "The unit is followed through renames and selections.",
         "Casts, parsers, arithmetic, dates, floats, orders, lists, joins with other tables, and windows and groups that",  # noqa: E501
         "include the unit pass.",
-        "What is refused says why, and `unchecked=True` takes it:\n",
+        "A refusal gives the reason, and `unchecked=True` accepts the plan:\n",
         "| transformation | why | what to do |",
         "|---|---|---|",
         *(f"| {what} | {kind.does} | {kind.hint} |".replace("{unit}", "the unit") for what, kind in KINDS.items()),
         "",
-        "The order of a person's rows is yours to fix.",
-        "`first`, `head`, `shift` and running values of a person's rows follow from that person if their order does.",
-        "`group_by`, `unique`, `join` and `sort` of ties keep an order only with `maintain_order=True`; without it, "
-        "others' rows may decide which row comes first.",
-        "So sort by columns that never tie, or write `maintain_order=True`, before you go by the order.",
+        "Fix the order of a person's rows yourself, before you use `first`, `head`, `shift` or running values.",
+        "`group_by`, `unique`, `join` and `sort` of ties keep an order only with `maintain_order=True`.",
+        "Without it, other people's rows may decide which row comes first.",
+        "So sort by columns that never tie, or write `maintain_order=True`.",
     ]
     return "\n".join(parts).rstrip() + "\n"
 

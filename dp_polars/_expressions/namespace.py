@@ -66,7 +66,7 @@ class PrivateNamespace(Suggesting):
 
     def _instead_of(self, name: str) -> str:
         meant = super()._instead_of(name)
-        return _INSTEAD.get(name) or meant or "the page Which statistic, which method lists all."
+        return _INSTEAD.get(name) or meant or "the page Choose a statistic lists all."
 
     def mode(
         self,

@@ -130,7 +130,7 @@ METHODS = (
     Rule(
         frozenset(),
         "is not known to look at one row alone",
-        "use filter, with_columns, select, join, group_by and agg; the page Transformations of a private frame lists "
+        "use filter, with_columns, select, join, group_by and agg; the page Supported transformations lists "
         "all.",
     ),
 )

@@ -252,7 +252,7 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         frozenset(),
         "is not known to look at its own row alone",
-        "use what depends on the row and on constants alone; the page Transformations of a private frame lists what is "
+        "use what depends on the row and on constants alone; the page Supported transformations lists what is "
         "taken.",
         is_unlisted,
         "any transformation that is not listed as taken",
@@ -268,7 +268,7 @@ NEEDS_POLARS_2 = Rule(
     "needs Polars 2",
     "install Polars 2; or write the transformation before `protect`, where rows are yours to prepare: "
     'frame.with_columns(is_new=pl.col("day") >= date(2026, 1, 1)).dp.protect(…), and then filter("is_new"). The page '
-    "Transformations of a private frame lists the few transformations that Polars 1 takes.",
+    "Supported transformations lists the few transformations that Polars 1 takes.",
     needs_polars_2,
     "any transformation that is not on the short list above, on Polars 1",
 )

@@ -1,4 +1,4 @@
-"""Faults that audits of other libraries found, and what each would do here (docs/others.md)."""
+"""Faults that audits of other libraries found, and what each would do here (docs/comparison.md)."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ TRIED = {
     "distinct values": (lambda: OF_AGE.n_unique(), "no attribute 'n_unique'", "dp_polars.n_people(epsilon=…)"),
     "people of a column": (lambda: OF_AGE.n_people(), "no attribute 'n_people'", "dp_polars.n_people(epsilon"),
     "a histogram": (lambda: OF_AGE.hist(), "no attribute 'hist'", ".dp.value_counts(candidates, epsilon=…)"),
-    "another function": (lambda: OF_AGE.skew(), "no attribute 'skew'", "the page Which statistic"),
+    "another function": (lambda: OF_AGE.skew(), "no attribute 'skew'", "the page Choose a statistic"),
     "a budget without a unit": (lambda: dpp.Budget(1), "Budget: too many positional arguments", "Budget(epsilon=…)"),
     "a loss without a unit": (
         lambda: dpp.mode("ward", ["A"], 1),

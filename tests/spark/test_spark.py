@@ -1222,8 +1222,8 @@ def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone
 
 
 @on_both
-def test_the_page_on_clusters_runs(spark, monkeypatch, capsys):
-    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+def test_the_page_on_spark_runs(spark, monkeypatch, capsys):
+    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
     rows = [(1, "A", "flu", 30), (2, "B", "flu", 40)]
     names = {
