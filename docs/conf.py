@@ -87,7 +87,7 @@ def _outside(link: re.Match[str], page: Path) -> Path | None:
     return path if path.is_file() and not path.is_relative_to(ROOT / "docs") else None
 
 
-def _link_to_code(app: Sphinx, docname: str, source: list[str]) -> None:
+def _link_to_code(_app: Sphinx, docname: str, source: list[str]) -> None:
     """Link to the highlighted file, where a page links to one of the repository."""
     page = ROOT / "docs" / f"{docname}.md"
 

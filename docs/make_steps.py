@@ -69,7 +69,8 @@ Sums of Decimals beyond 2⁹⁴ units of the last digit are null.
 
 ## Several rows of one person
 
-Transformations that read several rows of one person belong before `protect`: see [Prepare person-level data](../people.md).
+Transformations that read several rows of one person belong before `protect`.
+[Prepare person-level data](../people.md) has recipes.
 A private frame refuses `group_by` and `over` of the unit, `unique`, and joins with private frames.
 The error shows a replacement.
 """
@@ -100,8 +101,8 @@ def page() -> str:
         FLOATS,
         "## Accepted on Polars 1\n",
         "On Polars 1, functions of many types look at whole columns.",
-        "There a private frame accepts a short list for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
-        "and booleans.",
+        "There a private frame accepts a short list for numbers (integers of up to 64 bits, floats of 32 and 64),",
+        "texts and booleans.",
         "Every other transformation needs Polars 2:\n",
         *(
             f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."

@@ -114,15 +114,15 @@ def release(
         queries, or a dict of them by their names: each query reads its own anew. So where it has sums of floats, picks
         or chance, write it to a table first, if all queries are to be of the same rows.
     budget
-        What is charged, where the query itself has none.
+        The budget to charge, if the query itself has none.
     path
         A folder that does not exist yet, for the answers as Parquet. None: a local frame where the driver draws,
         otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
         `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
         folders of those before it stay.
     ignore_cache
-        As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
-        driver, also when it is drawn; what is shown of it goes to `path`.
+        As for `PrivateQuery.release`. Answers that the query's budget caches (`dataset` of `dp_polars.protect`) go
+        through the driver, also when they are drawn. The shown ones go to `path`.
     unchecked
         As for `dp_polars.protect`. Nothing of a Spark frame is looked at; this is what the claim and the ledger say.
     all others

@@ -99,7 +99,7 @@ def release(
         preprocessing; what visibly mixes people is refused. A view, a file and a query in text are not looked into.
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
-        What is charged, where the query itself has none.
+        The budget to charge, if the query itself has none.
     unchecked
         As for `dp_polars.protect`: whether to take any steps in Ibis.
     all others

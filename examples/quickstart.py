@@ -59,14 +59,14 @@ def main() -> None:
     women = survey()
     budget = dpp.Budget(epsilon=1, delta=1e-6, name="survey of 1974")
     query = report(women, budget)
-    print("Before the release, without a look at the rows: with probability 95 %, an answer is off by at most error_95.")
+    print("Before the release, without a look at the rows: an answer is off by at most error_95 (95 %).")
     print(query.explain().select("output", "mechanism", "error_95", "error_unit"))
 
     released = query.release(intervals=True)
     both = released.join(truth(women), on="religion", suffix="_true", maintain_order="left")
     print("\nThe release, next to the truth. A real release would not show the truth.")
     with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, tbl_cols=12, tbl_width_chars=120):
-        numbers = ["women", "women_low", "women_high", "women_true", "affair", "affair_low", "affair_high", "affair_true"]
+        numbers = [f"{name}{end}" for name in ("women", "affair") for end in ("", "_low", "_high", "_true")]
         print(both.select("religion", pl.col(numbers).round(3)))
         print(both.select("religion", "years", "years_true", "rating", "rating_true"))
     off = both.select(women=pl.col("women") - pl.col("women_true"), affair=pl.col("affair") - pl.col("affair_true"))

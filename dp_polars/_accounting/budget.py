@@ -169,7 +169,7 @@ class Budget:
     delta
         The total δ, an exact `Fraction`, or None.
     keys_delta
-        What of δ keys may spend: an exact `Fraction`, or None where the budget has no δ.
+        The part of δ for keys: an exact `Fraction`, or None if the budget has no δ.
     path
         The absolute `Path` of the ledger, or None.
     name
@@ -259,12 +259,12 @@ class Budget:
 
     @property
     def spent(self) -> Fraction:
-        """What all charges so far cost together, as an exact `Fraction` in `unit`: the total less what remains."""
+        """The sum of all charges so far, as an exact `Fraction` in `unit`."""
         return self.total - self.remaining
 
     @property
     def remaining(self) -> Remaining:
-        """What is left of the total, as an exact `Fraction` in `unit`.
+        """The rest of the total, as an exact `Fraction` in `unit`.
 
         Its attributes `epsilon` and `rho` are the largest losses that still fit. A guarantee of (epsilon, delta) has
         both: what was released without an epsilon leaves less of it, too.
@@ -273,17 +273,17 @@ class Budget:
 
     @property
     def spent_delta(self) -> Fraction:
-        """What all charges so far spent of delta: an exact `Fraction`, 0 where the budget has none."""
+        """The delta of all charges so far: an exact `Fraction`, 0 if the budget has none."""
         return self._in_ledger(lambda _, head: _spent(head)).delta
 
     @property
     def remaining_delta(self) -> Fraction:
-        """What is left of `keys_delta`: an exact `Fraction`, 0 where the budget has no delta."""
+        """The rest of `keys_delta`: an exact `Fraction`, 0 if the budget has no delta."""
         return self._left().delta
 
     @property
     def _keys_delta(self) -> Fraction | None:
-        """What of δ keys may spend."""
+        """The part of δ for keys."""
         return self._account.keys_delta if isinstance(self._account, Guarantee) else self.delta
 
     @property
@@ -328,7 +328,7 @@ class Budget:
         Parameters
         ----------
         delta
-            0 or more, below 1: the δ of the whole statement. What the budget spends of δ counts towards it.
+            0 or more, below 1: the δ of the whole statement. The δ that the budget spends counts towards it.
 
         Returns
         -------

@@ -95,7 +95,7 @@ class _HowReplaced(TypedDict):
 
 @dataclass(frozen=True)
 class Claim:
-    """What one release guarantees to one person, and the rate at which the guarantee holds.
+    """The guarantee of one release to one person, and the rate at which it holds.
 
     The rate follows from the other fields, however a claim is made, also by `dataclasses.replace`. So no claim is
     charged less than its draws cost.
@@ -103,7 +103,7 @@ class Claim:
     Attributes
     ----------
     loss
-        What one person loses in all, over all groups: the loss that the caller requested.
+        The loss of one person over all groups, as the caller requested it.
     mechanism
         "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
         "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys; "first_above",
@@ -224,7 +224,7 @@ class Claim:
     def _in_unit(self, unit: Unit) -> Claim:
         """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was requested.
 
-        What exists in the other unit alone stays as it is.
+        A claim that exists only in the other unit stays as it is.
         """
         if unit == self.loss.unit or unit not in self._loss_units:
             return self

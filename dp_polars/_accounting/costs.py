@@ -40,7 +40,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a mechanism draws, what is proved of one draw, and the sentence on it in statements."""
+    """The draws of a mechanism, the proof of one draw, and its sentence in statements."""
 
     kind: MechanismKind
     curve: Curve
@@ -428,7 +428,7 @@ def _least_at(value: Callable[[arb], arb], around: float) -> float:
 
 
 class EpsilonAt(NamedTuple):
-    """What a budget means in (epsilon, delta): `spent` for what is charged so far, `total` once all of it is."""
+    """A budget in (epsilon, delta): `spent` for all charges so far, `total` for the whole budget."""
 
     spent: float
     total: float

@@ -61,8 +61,8 @@ class Guarantee:
     def fixed_by(self, claims: Sequence[Claim]) -> Guarantee:
         """Return the guarantee that its first release fixes.
 
-        What does not fit next to keys may fit if nothing is left to them. What is Gaussian alone may take all of it, by
-        a proof of its own: then nothing else is ever released. `docs/proofs/guarantees.md`, Theorems 1 and 4.
+        A release that does not fit next to keys may fit if nothing is left to them. Gaussian noise may take all of it,
+        by a proof of its own: then nothing else is ever released. `docs/proofs/guarantees.md`, Theorems 1 and 4.
         """
         only_losses = self.without_keys
         for one in (self, only_losses):
@@ -79,7 +79,7 @@ class Guarantee:
 
     @property
     def delta_of_whole(self) -> Fraction:
-        """What of delta one release may use that takes all of the guarantee."""
+        """The delta that one release may use if it takes all of the guarantee."""
         return self.delta - self.keys_delta if self.is_said else self.delta
 
     @property
@@ -89,7 +89,7 @@ class Guarantee:
 
     @property
     def terms(self) -> tuple[object, ...]:
-        """What was guaranteed, whatever the order is."""
+        """The guarantee, whatever the order is."""
         return "epsilon", self.epsilon, self.delta
 
     def is_opened_as(self, other: Guarantee | Sums) -> bool:

@@ -219,7 +219,7 @@ _SHORT = 20
 
 
 class Remaining(Fraction):
-    """What a budget has left: an exact `Fraction` in the unit of its total.
+    """The rest of a budget: an exact `Fraction` in the unit of its total.
 
     `epsilon`, `rho`: the largest loss in this unit that still fits. The other one is None where a budget adds up one
         unit alone.

@@ -36,7 +36,7 @@ warnings.simplefilter("ignore", _AnyWarning)
 def silenced(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function during which nothing warns, and no float raises, in this thread.
 
-    It runs in a context of its own. What is set there goes with it, wherever an interruption comes.
+    It runs in a context of its own. Settings there go with it, wherever an interruption comes.
     """
 
     @wraps(function)

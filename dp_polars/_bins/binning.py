@@ -472,7 +472,7 @@ class Clamping:
 
     @property
     def added(self) -> Clamping:
-        """What rows weigh where sums of it give the sum of the weights, by `of_sums`: others may need the same."""
+        """Weights of rows whose sums give the sum of the weights, by `of_sums`: others may need the same."""
         return replace(self, doubled=False) if type(self) is Clamping else self
 
     def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
@@ -609,7 +609,7 @@ class Squares(Clamping):
 
     @property
     def half(self) -> int:
-        """What is added to a square before it is rounded down."""
+        """The number that is added to a square before it is rounded down."""
         return (1 << self.shift) >> 1
 
     @property

@@ -168,7 +168,7 @@ def check_size(units: Clamping) -> None:
 
 @dataclass(frozen=True)
 class Weights:
-    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
+    """Weights of rows in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
 
     R of a choice is that of counts times `most`: if people count, a person's sum for a candidate in a group is clipped
     to [0, `most`]. Loss and rate are in the unit of the weights, and histograms count whole steps.

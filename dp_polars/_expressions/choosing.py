@@ -22,7 +22,7 @@ from dp_polars._statistics.statistic import claim_with_gap
 
 @dataclass(frozen=True, eq=False)
 class WeightedCounts:
-    """What a row or a person counts in a choice, as `dp_polars.weights` returns it."""
+    """The weight of a row or a person in a choice, as `dp_polars.weights` returns it."""
 
     of_people: bool
     weights: Weights = ONE_EACH

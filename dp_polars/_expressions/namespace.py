@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dp_polars._statistics.answer_lists import Alphas
 
     class Column(pl.Expr):
-        """What type checkers take a column of `col` for: an expression with `.dp`. No object has this class."""
+        """The type of a column of `col` to type checkers: an expression with `.dp`. No object has this class."""
 
         @property
         def dp(self) -> PrivateNamespace: ...
@@ -138,7 +138,7 @@ class PrivateNamespace(Suggesting):
         Raises
         ------
         TypeError, ValueError
-            If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with
+            If an argument is not as described. Errors about the column's type come from Polars, as a ComputeError with
             the same words when it resolves the schema. No value in a row raises.
 
         Notes
@@ -300,7 +300,7 @@ class PrivateNamespace(Suggesting):
 
         An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or
         the last candidate: as many as it takes for each end to miss with probability (1 − confidence)/2, in groups of
-        any size. What is released is the least and the greatest of the three draws, and the answer as it was drawn,
+        any size. The released ends are the least and the greatest of the three draws, and the answer as it was drawn,
         between them.
 
         A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile
@@ -868,7 +868,7 @@ class PrivateNamespace(Suggesting):
 
         Notes
         -----
-        Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in intervals.
+        Nulls and NaN are ignored. `error_95` and intervals include the rounding to the step.
 
         Proof: :doc:`/proofs/numbers`, and of intervals :doc:`/proofs/mean-intervals`.
 
@@ -920,8 +920,8 @@ class PrivateNamespace(Suggesting):
         lower, upper, step
             As for `sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
         ddof
-            What is taken from the number of values before it divides, as in Polars: 0, or 1. The number is the noisy
-            one. With 1, the variance is 0 where that is at most 1.
+            The divisor is the noisy number of values less this number, as in Polars: 0 or 1. With 1, the variance is
+            0 if the noisy number is at most 1.
         within, rows
             As for `mean`, in the column's unit, squared.
         all others
@@ -1100,7 +1100,7 @@ class PrivateNamespace(Suggesting):
 
 
 class Col(Protocol):
-    """What type checkers take `col` for; its calls and attributes are those of `polars.col`."""
+    """The type of `col` to type checkers; its calls and attributes are those of `polars.col`."""
 
     def __call__(
         self,

@@ -61,8 +61,8 @@ class Cube(Unchanging):
 
     It holds no private row: only what was released, and what is public. So every answer is free, as often as you like.
     Each comes with its 95 % confidence interval: the number without noise, of the rows that the limits keep, lies in it
-    with probability 0.95 at least. Counts may be negative. What two answers share agrees exactly: parts add up to their
-    sum.
+    with probability 0.95 at least. Counts may be negative. Common parts of two answers agree exactly: parts add up
+    to their sum.
 
     Without tables, an answer is a sum of noisy counts (Int64), and its confidence interval is that of the sum of their
     noises. With tables, all answers come from one least-squares fit of all histograms that were drawn. They are
@@ -105,7 +105,7 @@ class Cube(Unchanging):
 
     @property
     def claim(self) -> dict[str, Any]:
-        """What the release guaranteed and cost, as `read_claim` returns it."""
+        """The guarantee and the cost of the release, as `read_claim` returns it."""
         return dict(json.loads(self._claim))
 
     def count(self, *where: pl.Expr) -> Number[float]:

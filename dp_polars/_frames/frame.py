@@ -54,7 +54,7 @@ METHODS = (
     Rule(
         names("sort reverse set_sorted is_sorted with_row_index with_row_count"),
         "goes by the order of the rows, and a private frame has none",
-        "leave it out; sort the answers: query.release().sort(…). What goes by the order of one person's rows is made "
+        "leave it out; sort the answers: query.release().sort(…); make values by the order of one person's rows "
         "before `protect`.",
     ),
     Rule(
@@ -130,8 +130,7 @@ METHODS = (
     Rule(
         frozenset(),
         "is not known to look at one row alone",
-        "use filter, with_columns, select, join, group_by and agg; the page Supported transformations lists "
-        "all.",
+        "use filter, with_columns, select, join, group_by and agg; the page Supported transformations lists all.",
     ),
 )
 

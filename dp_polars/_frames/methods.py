@@ -115,7 +115,7 @@ class Steps:
     ) -> Self:
         """Convert columns to other types. The privacy unit keeps its own; named, it is a ValueError.
 
-        What does not fit becomes null. `strict` is ignored: an error would reveal that a row has such a value.
+        Values that do not fit become null. `strict` is ignored: an error would reveal that a row has such a value.
         """
         pairs = dtypes.items() if isinstance(dtypes, Mapping) else [(cs.all(), dtypes)]
         casts = []

@@ -65,7 +65,7 @@ def protect(
         combination of their values is one "person", such as a month of a patient, and what is guaranteed is guaranteed
         to that month alone. A null or NaN in one of them drops the row. None: every row is another person.
     budget
-        What every release is charged to, before a row is read. None: nothing is recorded.
+        The budget that every release charges, before a row is read. None: nothing is recorded.
     max_rows, max_groups, max_rows_per_group
         How much of one person may count in one output: rows in all, groups, rows in each group. In numbers (counts,
         sums, means, variances), a person with more counts in part: all of that person's rows get the same weight below
@@ -83,7 +83,7 @@ def protect(
         A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, caches every
         released answer, and the same statistic about the same name gives that answer again and costs nothing. You
         guarantee that the name stands for the same rows for good: for other rows the cached answer would be wrong,
-        though no leak. What made the rows belongs to the data set: another plan under the same name is drawn and
+        though no leak. Preprocessing belongs to the data set: another plan under the same name is drawn and
         charged, and what runs Python code is not cached. Other rows in memory are refused, and a `CachedAnswerWarning`
         says where files have changed. `release(ignore_cache=True)` draws and pays anew. Another version of Polars or
         of this package may take a statistic for another one: then it is charged. None: nothing is cached.
@@ -102,7 +102,7 @@ def protect(
     Notes
     -----
     The data set is the table that is handed over; neighbours are two such tables, one without the rows of one person.
-    What stays the caller's word: that keys, candidates, limits and clipping bounds are public, and that what made the
+    The caller guarantees that keys, candidates, limits and clipping bounds are public, and that what made the
     table carries nothing of others into a person's rows.
 
     Proof: :doc:`/proofs/contributions`, of numbers :doc:`/proofs/norms`, and of limits that are found

@@ -40,7 +40,7 @@ ReleasedT = TypeVar("ReleasedT")
 
 
 class Charged(TypedDict, total=False):
-    """What an adapter takes with a query and its rows."""
+    """The arguments of an adapter, in addition to a query and its rows."""
 
     budget: Budget | None
     ignore_cache: bool
@@ -67,7 +67,7 @@ class Publication(OfAnswers):
     queries
         The queries by their names, in the order of the publication.
     budget
-        What pays, or None.
+        The budget that pays, or None.
     """
 
     _answers = 'publication.release()["name"]'
@@ -78,12 +78,12 @@ class Publication(OfAnswers):
 
     @property
     def loss(self) -> Loss:
-        """What one release of all queries costs one person: in rho if all are given in rho, or one has no epsilon."""
+        """The loss of one person by one release: in rho if all are given in rho, or one has no epsilon."""
         return loss_of(self._claims())
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta in addition to its loss: above 0 only for selected keys."""
+        """The delta of one release, in addition to its loss: above 0 only for selected keys."""
         return delta_of(self._claims())
 
     def scaled_to(
@@ -143,7 +143,7 @@ class Publication(OfAnswers):
         Returns
         -------
         dict
-            What was released by the names of the queries: frames; of a cube a `Cube`, and of synthetic rows a
+            The answers by the names of the queries: frames; of a cube a `Cube`, and of synthetic rows a
             `Synthetic`. Errors are those of `PrivateQuery.release`, of all of them together: where the engine fails on
             the rows of one, nothing is released or cached, and the charge stays.
 
@@ -204,7 +204,7 @@ class Publication(OfAnswers):
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return one privacy statement of all queries: see `PrivateQuery.statement`.
 
-        What holds for all queries is said once, and what holds for some of them after their names.
+        A note about all queries appears once, and a note about some of them after their names.
         """
         return self._stated(known, at_delta, "planned")
 
@@ -467,11 +467,11 @@ def statement(
     ----------
     budget, queries
         The ledger is read whole. Each output of the queries and publications that were released, once for each release,
-        must be in it, by its text, mechanism and loss. What is there and in no query is "not recorded".
+        must be in it, by its text, mechanism and loss. Entries without a query are "not recorded".
     at_delta
         The δ at which the sum of all losses is also given as an ε.
     **known
-        What only people know: see `PrivateQuery.statement`.
+        Facts that only people know: see `PrivateQuery.statement`.
 
     Raises
     ------

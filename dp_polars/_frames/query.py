@@ -312,7 +312,7 @@ def _guaranteed(epsilon: Fraction, delta: Fraction) -> str:
 
 
 class OfAnswers(Suggesting):
-    """What is requested, but not released yet: it says that work on answers goes after the release."""
+    """A query that is not released yet: its errors show that work on answers belongs after the release."""
 
     _answers = "query.release()"
 
@@ -360,7 +360,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     @property
     def _request(self) -> AnyRequest[Asked]:
-        """What is requested; after a release, with what its first stage has found."""
+        """The request; after a release, with the limits that its first stage has found."""
         return self._settled[0] if self._settled else self._planned
 
     def _settle(self, request: AnyRequest[Any]) -> None:
@@ -378,7 +378,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     @property
     def loss(self) -> Loss:
-        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon.
+        """The loss of one person by one release: in rho if all are given in rho, or one has no epsilon.
 
         A ValueError where an output has no loss yet: see `scaled_to`.
         """
@@ -386,7 +386,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta in addition to its loss: above 0 only for selected keys."""
+        """The delta of one release, in addition to its loss: above 0 only for selected keys."""
         return self._request.delta
 
     def explain(self) -> pl.DataFrame:
@@ -442,10 +442,10 @@ class PrivateQuery(OfAnswers, WithoutRows):
         at_delta
             The δ at which the loss is also given as an ε.
         **known
-            What only people know, by the names of the public registry's schema: `name`, `data_curators`,
+            Facts that only people know, by the names of the public registry's schema: `name`, `data_curators`,
             `description`, `intended_use`, `data_product_region`, `data_product_sector`, `publication_date`, `actors`,
-            `justification` and others; an error lists them, and tells a value that a field doesn't take. What the
-            package knows as well is never replaced: the text is after it.
+            `justification` and others; an error lists them, and names a value that a field doesn't accept. Your
+            text never replaces what the package knows: it is added after that.
 
         Returns
         -------

@@ -164,7 +164,7 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
     notes = ["A person may have any number of rows. Rows without a privacy unit (null or NaN) are dropped."]
     if len(names) == 1:
         return {"person": f"all rows with one value of {names[0]!r}", "relation": relation, "notes": notes}
-    notes.append("What is guaranteed is guaranteed to one combination, not to all rows that share one of its values.")
+    notes.append("The guarantee is for one combination, not for all rows that share one of its values.")
     person = f"all rows with one combination of values of {' and '.join(map(repr, names))}"
     return {"person": person, "relation": relation, "notes": notes}
 

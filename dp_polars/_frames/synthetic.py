@@ -78,7 +78,7 @@ class Synthetic(Unchanging):
     """A model of private rows, and the noisy tables that it was fitted to. Released by `PrivateFrame.synthetic`.
 
     It holds no private row: only what was released, and what is public. So everything here is free, as often as you
-    like. The model knows the tables that were measured. What else it says of several columns is a guess.
+    like. The model knows the tables that were measured. All else about several columns is a guess.
 
     Proof: :doc:`/proofs/synthetic`.
 
@@ -105,7 +105,7 @@ class Synthetic(Unchanging):
 
     @property
     def claim(self) -> dict[str, Any]:
-        """What the release guaranteed and cost, as `read_claim` returns it."""
+        """The guarantee and the cost of the release, as `read_claim` returns it."""
         return dict(json.loads(self._claim))
 
     @property

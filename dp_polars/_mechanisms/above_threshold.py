@@ -157,7 +157,7 @@ def _exact_place(missing: Real, number: int, uniform: Uniform) -> int | None:
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for: the first of how many candidates with a count above which threshold, at which rate."""
+    """A search: the number of candidates, the threshold of the counts, and the rate."""
 
     size: int
     threshold: Fraction

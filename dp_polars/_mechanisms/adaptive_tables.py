@@ -28,7 +28,7 @@ _LARGEST_COUNT = 2**45
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """What is fixed before the first draw. All of it is public."""
+    """Everything that is fixed before the first draw. All of it is public."""
 
     sizes: Axes
     first: tuple[Axes, ...]  # what is measured before all rounds: each dimension is in one of these tables

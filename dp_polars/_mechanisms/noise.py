@@ -128,7 +128,7 @@ def below(law: Law, n: int, bits: int) -> arb:
 
 @dataclass(frozen=True)
 class NoiseTable:
-    """What 64 bits of U say about a draw."""
+    """The bounds of a draw by 64 bits of U."""
 
     law: Law
     first: int  # P(X < first) is below 2**-64, like P(X > −first)
@@ -229,7 +229,7 @@ _FAR = 64.0
 def laplace_noise(count: int, scale: Fraction, rng: Callable[[], Rng] = system_rng) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
 
-    What is beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
+    Noise beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
     """
     table = table_for(DiscreteLaplace(scale), scale, count)
     return _in_slices(count, table, lambda n, source: _laplace(n, scale, source), rng)
@@ -239,7 +239,7 @@ def laplace_noise(count: int, scale: Fraction, rng: Callable[[], Rng] = system_r
 def gaussian_noise(count: int, variance: Fraction, rng: Callable[[], Rng] = system_rng) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
 
-    What is beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
+    Noise beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
     """
     table = table_for(DiscreteGaussian(variance), Fraction(math.sqrt(variance)), count)
     return _in_slices(count, table, lambda n, source: _gaussian(n, variance, source), rng)

@@ -39,7 +39,7 @@ WithGap: TypeAlias = "tuple[Ints, Ints]"
 
 @dataclass(frozen=True)
 class Between:
-    """What floats know of numbers, such as logarithms of arrival times: bounds from both sides, shape (n,)."""
+    """Bounds of numbers from both sides by floats, such as logarithms of arrival times: shape (n,)."""
 
     low: Floats
     high: Floats

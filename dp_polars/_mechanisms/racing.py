@@ -37,7 +37,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 
 @dataclass(frozen=True)
 class RacingLaw:
-    """What a race must know of a mechanism.
+    """The facts about a mechanism that a race needs.
 
     The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
     gap as well (`docs/proofs/gaps.md`).

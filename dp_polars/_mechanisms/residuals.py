@@ -323,7 +323,7 @@ def _partitions(number: int, most: int) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What is drawn for which tables; everything here is public."""
+    """The draws for each table; everything here is public."""
 
     sizes: Axes  # how many values each dimension has
     tables: tuple[Axes, ...]  # the dimensions of each wanted table, ascending

@@ -205,25 +205,25 @@ def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, statistic
     wrong = drafted.messages
     picks = [
         page.section(
-            "What do you guarantee, for all answers together?",
+            "Guarantee for all answers together",
             page.fielded("ε (epsilon): the smaller, the better protected", epsilon),
             page.fielded("δ (delta): far below one over the number of people", delta),
             number=1,
         ),
         page.section(
-            "Who is protected?",
+            "Protected person",
             page.fielded("The column that tells people apart", unit, page.message(wrong, "unit")),
             number=2,
         ),
         page.section(
-            "For which groups?",
+            "Groups",
             page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
             *page.each_fielded("Public values of", "key", key_fields, wrong),
             f"<div{' hidden' * (len(key_fields) < 2)}>{apart}</div>",
             number=3,
         ),
         page.section(
-            "What do you want to publish?",
+            "Statistics to publish",
             page.fielded("Statistics", statistics, page.message(wrong, "statistics")),
             *page.each_fielded("Public values, or ends, of", "value", value_fields, wrong),
             *page.further_fielded(more_fields, wrong),
@@ -240,7 +240,7 @@ def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, s
     # What is not wanted is hidden and not left out: fields that move up would be taken for others.
     parts = [
         page.section(
-            "How much of one person counts?",
+            "Contribution limits",
             f"<div{' hidden' * (not plan.keys)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
             page.fielded(rows_of_person, max_rows),
             page.quiet("Smaller limits cost less and drop more. Try them on synthetic people:"),
@@ -251,7 +251,7 @@ def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, s
             hidden=plan.unit is None,
         ),
         page.section(
-            "Which answers matter more?",
+            "Weights of the answers",
             page.quiet(
                 "With probability 95 %, an answer is no further off. Its loss follows from that, and has to fit."
                 if plan.by_error
@@ -273,7 +273,7 @@ def _(drafted, engine, parts, picked, picks, plan, relative):
     download = mo.download(drafted.code.encode(), "release.py", label="release.py")
 
     def show(figures):
-        where = page.fielded("What runs it", engine)
+        where = page.fielded("Engine", engine)
         seen = page.seen(plan, drafted, relative, f"{where}<div class='dp-code'>{code}</div>{download}", figures)
         mo.output.replace(mo.Html(page.whole(plan, drafted, [*picks, *parts], seen)))
 

@@ -273,7 +273,7 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
     at_limits = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
     rows, people = frame.filter(at_limits).select("rows_dropped", "people_cut").row(0)
     said = f"At your limits: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
-    return figure("What the limits drop, of synthetic people", plot.rows_dropped(frame, width=_WIDTH), said)
+    return figure("Rows of synthetic people that the limits drop", plot.rows_dropped(frame, width=_WIDTH), said)
 
 
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
@@ -281,7 +281,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
     if query is None or drafted.publication is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
     parts = [
-        section("What is guaranteed?", costs(plan, drafted, query)),
+        section("Guarantee", costs(plan, drafted, query)),
         section(
             "How many people must a group have?",
             fielded(f"For an error of at most {relative.value} %", relative),

@@ -206,7 +206,7 @@ _OF_ENDS = ("mean", "sum", "var", "std")
 
 @dataclass(frozen=True)
 class Plan:
-    """What was picked."""
+    """The choices of the user."""
 
     schema: pl.Schema  # the types of the columns of the file, and of `months`
     file: str | None = None  # its path; None: rows are synthetic
@@ -359,7 +359,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Draft:
-    """What becomes of a plan: a query where there can be one, what is wrong, field by field, and the code."""
+    """The result of a plan: a query if there can be one, errors field by field, and the code."""
 
     publication: Publication | None
     messages: Mapping[str, str]

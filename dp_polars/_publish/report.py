@@ -101,7 +101,7 @@ dd:has(table) { max-width: none; }
 
 
 class Section(NamedTuple):
-    """What a page shows of one query: its name in a publication, and what was released."""
+    """The content of a page about one query: its name in a publication, and its answers."""
 
     name: str
     query: PrivateQuery
@@ -122,7 +122,7 @@ class Section(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What a caller says about a page: its title and those of tables, names, units, and notes."""
+    """The caller's words on a page: its title and those of tables, names, units, and notes."""
 
     title: str
     titles: Mapping[str, str]
@@ -165,7 +165,7 @@ def report(
     titles
         The title of the page, or a dict of titles of queries by their names.
     labels
-        What columns and values are called in plain words, such as `{"n_people": "People", "N": "North"}`.
+        Names of columns and values in plain words, such as `{"n_people": "People", "N": "North"}`.
     units
         The units of outputs and keys, such as `{"wait": "minutes"}`.
     sort

@@ -50,8 +50,8 @@ def schema_of(path: str) -> pl.Schema:
     """Return the names and types of the columns of a Parquet file.
 
     Only the bytes of the footer are read from the file. They also hold the number of rows and the smallest and largest
-    values of columns, which are private: nobody looks at them, and no message of the reader is shown. What a writer
-    noted with a type is left out for the same reason.
+    values of columns, which are private: nobody looks at them, and no message of the reader is shown. Metadata of a
+    type is left out for the same reason.
     """
     try:
         target = Path(path).expanduser()
@@ -118,7 +118,7 @@ TOP = 3  # how many values a top has
 
 
 class Statistic(NamedTuple):
-    """What is computed of a column, or of the rows themselves (None)."""
+    """A statistic of a column, or of the rows themselves (None)."""
 
     ask: str
     column: str | None = None

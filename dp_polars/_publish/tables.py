@@ -41,7 +41,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """What is shown of one output, a cell for each row of a release."""
+    """The cells of one output, one for each row of a release."""
 
     title: str
     cells: Sequence[Cell]

@@ -173,7 +173,7 @@ class HistogramSpec:
 
     @property
     def added(self) -> Clamping | None:
-        """What rows weigh as they are added up; where people count, the sum of a person's own weights is clipped."""
+        """The weights of rows in sums; if people count, the sum of a person's weights is clipped."""
         return self.row_weight if self.row_weight is None or self.people else self.row_weight.added
 
     def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
@@ -281,7 +281,7 @@ class PersonNumber:
 
 @dataclass(frozen=True)
 class PerPerson:
-    """What the private rows are replaced by before anything else: one row for each person, of numbers.
+    """The replacement of the private rows before anything else: one row of numbers for each person.
 
     Only rows of listed groups count, and a person without any has no row here. With `numbers` the columns are these, of
     Int64, by `PersonNumber.name`. With `cut` there is `ROWS_CUT`: for the spec that loses most, how many rows are left
@@ -300,7 +300,7 @@ class PerPerson:
 
     @property
     def specs(self) -> tuple[HistogramSpec, ...]:
-        """What is read of rows."""
+        """The columns that are read."""
         return (*self.cut, *(number.spec for number in self.numbers))
 
 
@@ -408,7 +408,7 @@ class KeyWork:
 
 @dataclass(frozen=True)
 class Drawn(Generic[Released]):
-    """What a release drew: nothing more is ever drawn for it, however often it is shown."""
+    """The draws of a release: nothing more is ever drawn for it, however often it is shown."""
 
     packed: Callable[[], bytes]  # gives what was drawn as Arrow IPC, to be cached
     presented: Callable[[], Released]  # gives it as it is shown. Nothing that is not shown leaves the engine.
@@ -460,7 +460,7 @@ class Engine(ABC, Generic[Released]):
     5. **The same codes.** A row has the code that `binning.encoder()` gives it, and the weight of
        `row_weight.weigh`, whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
-       task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is cached as
+       task is run again. `Work.assemble` does it for histograms that are at hand. All draws (`Drawn`) are cached as
        it is, and shown as a `Presentation` says, which draws nothing more.
     7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
        query alone, says by `progress.at` which one it is at, to a person who waits. A run may raise anything: a
@@ -546,7 +546,7 @@ class Engine(ABC, Generic[Released]):
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[Released]]:
         """Refuse what can't be released here, and return what is called once, after the charge. Reads nothing itself.
 
-        What that drew is shown as the public keys, then one column per output, as `presentation` has it; of a `KeyWork`
+        Its draws are shown as the public keys, then one column per output, as `presentation` has it; of a `KeyWork`
         as the keys that are shown, sorted, and their noisy numbers if requested.
         """
 

@@ -254,7 +254,7 @@ class Protection:
     def weight(self, query: HistogramQuery, groups: int) -> PersonWeight | None:
         """Return how much of a person counts in a number, so that none exceeds `contributions`; None: all of everybody.
 
-        `docs/proofs/norms.md`, Theorem 1. What is public decides whether a limit can bind.
+        `docs/proofs/norms.md`, Theorem 1. Public facts decide whether a limit can bind.
         """
         if self.privacy_unit is None or not query.weighs_people:
             return None

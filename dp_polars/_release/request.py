@@ -181,7 +181,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
-        """What the ledger is charged for, with its claim: each output, or what several outputs share.
+        """The entries of a charge with their claims: each output, or the sums that several outputs share.
 
         In disjoint parts, that is one entry for each part in which one person may change something.
         """
@@ -220,7 +220,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
-        """What is read of the rows after all transformations: the privacy unit, the keys, and what is read."""
+        """The columns that are read after all transformations: the privacy unit, the keys, and those of outputs."""
         names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
         by_name = (cs.by_name(name).as_expr() for name in names)
         return *by_name, *(column for ask in self.readers for column in ask.columns)
@@ -236,7 +236,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def loss(self) -> Loss:
-        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
+        """The loss of one person by one release: in rho if all are given in rho, or one has no epsilon."""
         return loss_of(self.claims)
 
     @property
@@ -255,7 +255,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     @abstractmethod
     def about(self) -> str:
-        """What the outputs are about."""
+        """The columns that the outputs are about."""
 
     @abstractmethod
     def bind(self, engine: Engine[Released]) -> Work | KeyWork:
@@ -744,7 +744,7 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 class Explained(pl.DataFrame):
-    """A DataFrame that prints itself as a short table with its notes below. What is made of it prints as usual."""
+    """A DataFrame that prints itself as a short table with its notes below. Frames made of it print as usual."""
 
     def __str__(self) -> str:
         needed = {"output", "selects", "mechanism", "error_95", "error_unit", "epsilon", "rho", "delta", "note"}

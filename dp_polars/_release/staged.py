@@ -58,7 +58,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        """What was found, and of which outputs."""
+        """The limits and bounds that were found, with their outputs."""
         return f"{self.what} of {', '.join(self.outputs)}"
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Found:
 
 
 class FoundLimits(tuple[Found, ...]):
-    """What a release has found privately: limits and clipping bounds, one after the other."""
+    """Limits and clipping bounds that a release has found privately, one after the other."""
 
     __slots__ = ()
 

@@ -21,7 +21,7 @@ _WHY = "so one person could change what is in another's rows"
 
 @dataclass(frozen=True)
 class Mixing:
-    """What a step does that mixes people, and both ways on."""
+    """The effect of a step that mixes people, and both ways on."""
 
     does: str
     hint: str
@@ -127,7 +127,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What looks at several rows: its kind, how users write it, and the columns of the first input that it goes by.
+    """A step that looks at several rows: its kind, its spelling, and the columns of the first input that it goes by.
 
     Rows come together where they agree in all `keys`. None: all rows do.
     """

@@ -709,7 +709,7 @@ def refuse_rewritten_files(
     """Refuse a plan if its files are others than before: in what they are, or in their columns.
 
     `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
-    by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
+    by the places of the columns. Frames in memory are not serialized, so such a plan's columns are not compared.
     """
     is_another = known is not None and identities(files) != known
     of_code_or_memory = {"DataFrameScan", "PythonScan"}

@@ -64,7 +64,7 @@ class Source:
 class Opened(dict[tuple[int, "PrivacyUnit | None", bool], Source]):
     """Sources that several queries read, each by the identity of its frame, and whose its rows are.
 
-    What is open of them is closed as the block ends, however it does.
+    Open ones are closed as the block ends, however it does.
     """
 
     def __enter__(self) -> Self:
@@ -159,7 +159,7 @@ def opened_source(
 
 
 class Unchanging:
-    """What never changes: a copy of it is the thing itself."""
+    """A value that never changes: a copy of it is the thing itself."""
 
     def __copy__(self) -> Self:
         return self
@@ -169,7 +169,7 @@ class Unchanging:
 
 
 class WithoutRows(Unchanging):
-    """What may be bound to private rows, `_source`, and is pickled only without them. None: they are yet to come."""
+    """A value that may have private rows, `_source`, and is pickled only without them. None: they are yet to come."""
 
     _source: pl.LazyFrame | None
 

@@ -126,7 +126,7 @@ class Mean(Average):
         """Return an error in the column's unit, in a group of at least `rows` rows.
 
         Let the sum of n ≥ 1 distances from the middle be S, and let noise move it by x, and n by y: of each, more than
-        its bound has a probability of beta/2. What is divided by is n + z, the larger one of n + y and 1, so │z│ ≤ │y│.
+        its bound has a probability of beta/2. The divisor is n + z, the larger one of n + y and 1, so │z│ ≤ │y│.
         The answer A is clipped to ±h, h being half the distance of the bounds. If A > S/n, it is not −h that was
         clipped to: S + x ≥ A·(n + z). So n·(A − S/n) ≤ x − A·z ≤ │x│ + h·│y│. The other side is the same, turned round.
         Each value is rounded by `rounding` at most, and so is their mean.
@@ -287,7 +287,7 @@ class Variance(Average):
         Let n distances have the mean m and the mean square s, and let noise move their sum by x, that of the squares by
         y·q/2 and n by z. With H the largest distance and T·q the largest square, the mean moves by
         δ = (x − z·m)/(n + z), the mean square by (y·q/2 − z·(s − T·q/2))/(n + z), and the variance by the latter less
-        2·m·δ + δ². What z adds to this, but for δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at least
+        2·m·δ + δ². The part of z in it, but for δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at least
         m² − q/2, and │m│ is at most H. So δ is at most (│x│ + H·│z│)/(n − │z│), and the variance moves by δ² and
         (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) at most. Roots of two numbers differ by the root of their
         difference at most.

@@ -55,7 +55,7 @@ class LimitChoice(HistogramQuery):
 
     @property
     def values(self) -> tuple[Fraction, ...]:
-        """What may be found."""
+        """The limits that may be found."""
         return tuple(map(Fraction, self._known.candidates))
 
     def of_rows(self, column: pl.DataType) -> Beyond:

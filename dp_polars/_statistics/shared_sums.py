@@ -109,7 +109,7 @@ _COUNT: _Key = ("count",)
 
 @dataclass(frozen=True)
 class _Needs:
-    """What a statistic needs of each draw that it follows from: the loss at which it is no worse than alone."""
+    """The loss that a statistic needs of each of its draws, to be no worse than by itself."""
 
     part: Part
     draws: dict[_Key, Fraction]  # in the order of its count rules
@@ -136,7 +136,7 @@ def with_shared_sums(parts: Sequence[Part], groups: int) -> list[HistogramQuery]
 def part_that_is_needed(parts: Sequence[Part], groups: int) -> list[Fraction]:
     """Return, for statistics whose losses are open, how much of its part of the loss each one needs if sums are shared.
 
-    That is the same for all that share sums, and 1 for others. What is left over goes to all outputs.
+    That is the same for all that share sums, and 1 for others. The rest goes to all outputs.
     """
     needed = [Fraction(1)] * len(parts)
     closed = [part._replace(query=_closed(part.query)) for part in parts]

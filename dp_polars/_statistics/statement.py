@@ -195,9 +195,8 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
     if facts["ledger"] is not None and facts["state"] == "charged":
         ledger = facts["ledger"]
         yield (
-            "This is the guarantee of the budget. It holds however the statistics and their losses were chosen. What "
-            "was "
-            f"charged so far is {amount(ledger['spent'])}, if they were fixed beforehand."
+            "This is the guarantee of the budget. It holds however the statistics and their losses were chosen. The "
+            f"charges so far are {amount(ledger['spent'])}, if they were fixed beforehand."
             if ledger["is_guarantee"]
             else f"The budget is {amount(ledger['total'])} in all. That bound holds however the statistics were "
             "chosen; the sum so far is the loss of statistics, and of losses, that were fixed beforehand."
@@ -270,7 +269,7 @@ def _steps(release: Facts) -> Iterator[str]:
     if kinds is None:
         yield f"Transformations before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
     elif kinds:
-        yield f"Transformations before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
+        yield f"Transformations before protect, of these kinds: {', '.join(kinds)}. Their constants are not shown."
     else:
         yield "No transformation before protect."
     if release["unchecked"]:
@@ -364,7 +363,7 @@ _OF_FIELD: dict[str, Callable[[Facts], Iterable[Part]]] = {
 }
 # Fields of which people know a part that the package can't: what it begins with.
 _ALSO_PEOPLES = {
-    "post_processing": "What is done with the answers afterwards: ",
+    "post_processing": "Work with the answers afterwards: ",
     "preprocessing_and_hyperparameter_tuning": "How limits, clipping bounds, keys and losses were chosen: ",
     "mechanisms": "How the rows are secured, and who may read them: ",
 }
@@ -372,7 +371,7 @@ _ALSO_PEOPLES = {
 
 _HEADINGS = {
     "basic": "The release",
-    "dp_variant": "What is guaranteed, about which data",
+    "dp_variant": "The guarantee, and its data",
     "privacy_loss": "Who is protected, and how much",
     "deployment_model": "Who sees what",
     "accounting": "How losses add up",
@@ -387,11 +386,11 @@ _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 
 @dataclass(frozen=True)
 class Statement:
-    r"""What was done for privacy, for those who publish, sign and review a release. It never changes.
+    r"""The protection of a release, for those who publish, sign and review it. It never changes.
 
     Made by `PrivateQuery.statement`, `PrivateExpr.statement` and `dp_polars.statement`; `read_claim` finds the one that
     a file carries. It says whom the release protects and how much, what is not protected, and how each number was
-    drawn. What the package does not know is there as "TO BE STATED", "not known" or "not recorded".
+    drawn. Facts that the package does not know appear as "TO BE STATED", "not known" or "not recorded".
 
     Nothing in it depends on a private row, or on what the transformations before `protect` say. `written` is all facts
     as JSON.

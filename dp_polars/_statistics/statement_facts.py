@@ -31,7 +31,7 @@ FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
 
 
 class KnownButNotes(TypedDict, total=False):
-    """What people state of a release, as arguments: all but their notes, of which a report also has some by query."""
+    """Facts that people state of a release, as arguments: all but their notes, which a report also has by query."""
 
     name: str
     data_curators: str | Sequence[str]
@@ -68,7 +68,7 @@ class KnownButNotes(TypedDict, total=False):
 
 
 class Known(KnownButNotes, total=False):
-    """What people state of a release, as arguments."""
+    """Facts that people state of a release, as arguments."""
 
     notes: str
 
@@ -115,8 +115,8 @@ FIELDS: tuple[Field, ...] = (
     Field("dp_variant", "unprotected_quantities", "Not protected", "text", 3),
     Field("privacy_loss", "privacy_unit", "Who is protected", "text", 2),
     Field("privacy_loss", "privacy_parameters", "Loss", "fact", 2),
-    Field("privacy_loss", "privacy_unit_details", "What that means", "text", 3),
-    Field("privacy_loss", "privacy_parameters_details", "What the loss means", "text", 3),
+    Field("privacy_loss", "privacy_unit_details", "Meaning of the unit", "text", 3),
+    Field("privacy_loss", "privacy_parameters_details", "Meaning of the loss", "text", 3),
     Field("deployment_model", "model_name", "Model", "word", 2, _MODELS, "Central"),
     Field("deployment_model", "model_name_details", "Who is trusted", "text", None),
     Field("deployment_model", "actors", "Actors", "text", 3),

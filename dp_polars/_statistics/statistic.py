@@ -163,7 +163,7 @@ class HistogramQuery(Query):
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw once for each group from its histograms, also for groups without rows.
 
-        What is drawn are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
+        The draws are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
         all that leaves this statistic, and nothing but what was drawn.
         """
 
@@ -233,7 +233,7 @@ class HistogramQuery(Query):
 
     @property
     def error_unit(self) -> str | None:
-        """What errors are measured in, where that is not rows or people."""
+        """The unit of errors, if that is not rows or people."""
         return "the weights' unit" if self.weights.is_column else None
 
     @property
@@ -243,7 +243,7 @@ class HistogramQuery(Query):
 
     @property
     def clips(self) -> tuple[str, str] | None:
-        """What of a person's rows is clipped together, where people count, and its clipping bounds, as texts.
+        """The part of a person's rows that is clipped together, if people count, and its clipping bounds, as texts.
 
         That is in addition to the rows that limits drop. None: nothing.
         """
@@ -510,7 +510,7 @@ _SELECTIONS = {"partition_selection": _by_partition, "discrete_gaussian_threshol
 def _anew(column: pl.Series) -> pl.Series:
     """Return the values in memory of their own.
 
-    What is left out stays in the buffers of a filtered column: texts, and the bits after the last one of booleans.
+    Rows that are left out stay in the buffers of a filtered column: texts, and the bits after the last one of booleans.
     """
     column = column.rechunk()
     if column.dtype == pl.Boolean:

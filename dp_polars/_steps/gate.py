@@ -152,7 +152,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     """Return an expression that gives each row its own result and raises on none; refuse any other.
 
     The expression has one output: see `one_output_each`. `what` says where it is, to begin messages with: "filter".
-    What is returned is `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates
+    The result is `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates
     beyond the years 1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in
     its chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
 

@@ -433,7 +433,7 @@ def before_trial(step: ExprNode) -> bool:
 def narrowing(step: ExprNode) -> Callable[[JsonTree], JsonTree] | None:
     """Return what gives a step only values that it takes, and null for the others; None where it takes all.
 
-    What it makes has the step in it: it is not walked again, but tried as a whole.
+    Its result has the step in it: it is not walked again, but tried as a whole.
     """
     if step.name == "dt.datetime_function":
         return null_where_there_is_none

@@ -252,8 +252,7 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         frozenset(),
         "is not known to look at its own row alone",
-        "use what depends on the row and on constants alone; the page Supported transformations lists what is "
-        "taken.",
+        "use what depends on the row and on constants alone; the page Supported transformations lists what is taken.",
         is_unlisted,
         "any transformation that is not listed as taken",
     ),

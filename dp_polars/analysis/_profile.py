@@ -108,7 +108,7 @@ class PrivacyProfile:
         discrete Gaussian has the shift over the deviation of its noise in place of the pure epsilon; how many
         there are need not be whole, as only the sum of their squared shifts matters.
     rho
-        What all releases cost in rho. Their parts may cost more: those of a person's spread rows are put together.
+        The cost of all releases in rho. Their parts may cost more: those of a person's spread rows are put together.
     spent_delta
         The sum of the deltas that releases of keys spend in addition.
     """

@@ -137,7 +137,7 @@ def claims_of(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is counted for one output of a query on given rows; the last histograms count rows or people."""
+    """The counts for one output of a query on given rows; the last histograms count rows or people."""
 
     name: str
     query: HistogramQuery
@@ -273,7 +273,7 @@ def of_expression(
 def _output(
     name: str, query: HistogramQuery, types: Columns, unit: str, in_parts: list[Histograms], bits: list[int]
 ) -> Simulated:
-    """Return the output from its histograms; the last one counts rows or people. What counts of each is in parts."""
+    """Return the output from its histograms, in parts if people count in part; the last one counts rows or people."""
     parts = [_in_whole(one, bit) for one, bit in zip(in_parts, bits, strict=True)]
     scored, counts = parts[0], parts[-1]
     unit = query.error_unit or unit

@@ -313,7 +313,7 @@ def box(
     Parameters
     ----------
     released
-        What the query released, or a part of its rows; one row per group.
+        The answers of the query, or a part of their rows; one row per group.
     query
         The query that was released: that of a private frame, or the private expression of `group_by(…).agg(…)`.
     output
@@ -463,7 +463,7 @@ def cube(
     Parameters
     ----------
     cube
-        What a query of `PrivateFrame.cube` released.
+        The answer of a query of `PrivateFrame.cube`.
     along
         The dimension whose values lie along the x axis, in their order.
     *where

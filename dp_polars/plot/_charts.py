@@ -136,7 +136,7 @@ def lines(
     series
         The column that names the lines, six different values at most; the legend has them in their order in the frame.
     x_title, y_title
-        What the axes show, with the unit.
+        Titles of the axes, with the unit.
     log_x, log_y
         Whether an axis is logarithmic.
     y_domain
@@ -428,7 +428,7 @@ def error_by_size(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart |
     Parameters
     ----------
     frame
-        What `dp_polars.analysis.error_by_size` returned, of six outputs at most. What is not known is left out.
+        The result of `dp_polars.analysis.error_by_size`, of six outputs at most. Unknown values are left out.
     **look
         As for `plot.answers`; `width` is 420 pixels, without axes.
 

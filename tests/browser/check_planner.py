@@ -204,9 +204,9 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
 def other_units(planner: Planner) -> None:
     """Say how wrong answers may be, and then take every row for another person: the code follows."""
     driver = planner.driver
-    Select(planner.inside("What runs it", "select")).select_by_visible_text("DuckDB")
+    Select(planner.inside("Engine", "select")).select_by_visible_text("DuckDB")
     planner.wait("code for DuckDB", lambda: "print(dpp.sql.release(query, rows, intervals=True))" in planner.code())
-    Select(planner.inside("What runs it", "select")).select_by_visible_text("Polars")
+    Select(planner.inside("Engine", "select")).select_by_visible_text("Polars")
     planner.wait("code for Polars", lambda: "print(query.release(intervals=True))" in planner.code())
     # Groups of two columns, first all together, and then a table for each; the months of a date are a column.
     planner.choose("Columns (none", "day_month")

@@ -26,7 +26,7 @@ _PAIRS_PER_ROW = 4  # places of a table for each row, up to which pairs are numb
 
 @dataclass(frozen=True, eq=False)
 class BoundedRows:
-    """What one spec keeps of people's rows."""
+    """The rows of people that one spec keeps."""
 
     limits: Limits
     contributing: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
@@ -36,7 +36,7 @@ class BoundedRows:
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """What stays for a spec."""
+    """The rows that stay for a spec."""
 
     # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
     rows: Ints

@@ -157,7 +157,7 @@ def count_rows(
 
 
 class _Counted:
-    """What is found of rows, for specs that are alike."""
+    """The counts of rows, for specs that are alike."""
 
     def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
         self._groups, self._numbers, self._size = groups, numbers, specs[0].binning.size

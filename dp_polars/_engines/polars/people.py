@@ -106,7 +106,7 @@ def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
 def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
     """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
 
-    What Polars computes follows from the kinds alone, whatever the rows are.
+    Polars' work follows from the kinds alone, whatever the rows are.
 
     `frame`: `person` (`labels.labelled`), `group` where there are several, and the columns that `kinds` name. It loses
     `person`.

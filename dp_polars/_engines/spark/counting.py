@@ -92,8 +92,8 @@ def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns]
 def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
     """Give each row a random number, `place`, and one among a person's rows that say the same, `copy`.
 
-    What a row `says` is all that any spec with bounds of rows reads of it: the choice does not depend on the order of
-    rows, since rows with the same number say the same.
+    The values that a row `says` are all that any spec with bounds of rows reads of it. So the choice does not depend
+    on the order of rows, since rows with the same number say the same.
     """
     # Null changes no hash: without the flags, nulls in different columns would be one.
     same = [column for name in says for column in (sf.col(name).isNull(), sf.col(name))]
@@ -110,7 +110,7 @@ def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: S
 def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
     """Say in `keeps…` which rows contribute; where people count, the first of each code.
 
-    `pair` are the columns of a person and a group. What a person's rows of a code weigh together is found, too.
+    `pair` are the columns of a person and a group. The weight of a person's rows of a code together is found, too.
     """
     found = {}
     for one in specs:

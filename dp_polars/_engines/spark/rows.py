@@ -235,7 +235,7 @@ class SpecColumns:
 
     @property
     def kept(self) -> Column:
-        """What a row adds that is bounded: null if it does not stay."""
+        """The sum of a bounded row: null if it does not stay."""
         return sf.when(sf.col(self.keeps), self.weight)
 
     @property

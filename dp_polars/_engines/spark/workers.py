@@ -162,7 +162,7 @@ def _parts(histogram: pa.Table, most_groups: int) -> Iterator[pa.Table]:
 def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
     """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere.
 
-    What is held of a group that goes on and on is added up whenever it has doubled.
+    Held rows of a group are added up whenever they have doubled.
     """
     held: list[pa.Table] = []  # the last group so far
     for rows in _in_chunks(batches, most_rows):

@@ -262,7 +262,7 @@ ABSENT = -(2**63)
 
 @dataclass(frozen=True)
 class Number:
-    """What a spec adds up in each cell: of the rows for which `counts` is true (None: of all)."""
+    """The sum of a spec in each cell: of the rows for which `counts` is true (None: of all)."""
 
     counts: Value | None
     weight: Value | None = None
