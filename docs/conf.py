@@ -119,7 +119,11 @@ def _code_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         code = app.builder.highlighter.highlight_block(  # type: ignore[attr-defined]
             path.read_text(encoding="utf-8"), language, lineanchors="line"
         )
-        yield f"code/{name}", {"title": name, "body": f"<h1>{name}</h1>\n{code}"}, "page.html"
+        yield (
+            f"code/{name}",
+            {"title": name, "body": f'<h1>{name}</h1>\n<div class="repository-file">{code}</div>'},
+            "page.html",
+        )
 
 
 def _shown_signature(_app: Sphinx, what: str, name: str, *about: object) -> tuple[str, str] | None:
