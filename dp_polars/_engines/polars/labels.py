@@ -18,7 +18,7 @@ _PART = 1 << 18
 def labelled(person: pl.Series) -> pl.Series:
     """Return a whole number for each row that says whose it is. No row is null, nor a field of one.
 
-    What Polars computes follows from the types alone, unless two texts have the same hash of 64 bits.
+    The work of Polars follows from the types alone, unless two texts have the same hash of 64 bits.
     """
     dtype = person.dtype
     if dtype.is_integer() and not column_types.is_wide(dtype):
