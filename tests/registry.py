@@ -164,7 +164,7 @@ ASKS = {
         mechanisms=(),
     ),
     "median": Ask(
-        {"candidates": MISSING},
+        {"candidates": None},
         {**_OF_ROWS, "confidence": None},
         ([1, 2],),
         {},
@@ -172,7 +172,7 @@ ASKS = {
         lambda column: _of_points(column, {}, {"confidence": 0.95}),
     ),
     "quantile": Ask(
-        {"quantile": MISSING, "candidates": MISSING},
+        {"quantile": MISSING, "candidates": None},
         {**_OF_ROWS, "confidence": None},
         (0.9, [1, 2]),
         {},

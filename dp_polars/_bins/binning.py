@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, difference
 from dp_polars._base.silence import in_parallel
-from dp_polars._bins.candidates import Categories, Grid, Ordered, Points, casting
+from dp_polars._bins.candidates import Categories, Digits, Grid, Ordered, Points, casting
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
@@ -103,6 +103,8 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     way = _way_to(candidates, dtype)
     if way is None:
         raise ValueError(_TOO_WIDE)
+    if isinstance(way, Pieces):
+        return _encoder_by_pieces(way, size, dtype)
     if isinstance(way, FloatSteps) or (isinstance(way, Thresholds) and way.values.dtype.kind == "f"):
         of_floats = _nearest_of_floats(way, size)
         return lambda values: _by_chunks(column_types.floats(values), of_floats, out)
@@ -157,6 +159,37 @@ class Thresholds:
     values: NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """The way from values to the nearest points of `Digits`: by steps from the piece in which a value lies.
+
+    A piece has the values above the end of the one before it, up to its own. No value above the last end, or below the
+    first point, gets this far: these are clipped.
+    """
+
+    ends: tuple[Any, ...]  # the last point of each piece: physical integers, or floats
+    codes: tuple[int, ...]  # of the first point of each
+    sizes: tuple[int, ...]
+    steps: tuple[Any, ...]  # all IntegerSteps, none of which multiplies, or all FloatSteps
+
+    @property
+    def low(self) -> Any:  # noqa: ANN401
+        """The first point."""
+        return self.steps[0].low if isinstance(self.steps[0], IntegerSteps) else self.steps[0].start
+
+    @classmethod
+    def of(cls, digits: Digits, column: pl.DataType) -> Pieces:
+        ways = [_way_to(grid, column) for _, grid in digits.pieces]
+        ends = [grid.start + grid.step * (grid.size - 1) for _, grid in digits.pieces]
+        tick = column_types.tick(column)
+        return cls(
+            tuple(float(end) if tick is None else int(end / tick) for end in ends),
+            tuple(code for code, _ in digits.pieces),
+            tuple(grid.size for _, grid in digits.pieces),
+            tuple(ways),
+        )
+
+
 def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
     return column_types.integers(pl.Series([], dtype=dtype)).dtype
 
@@ -176,8 +209,35 @@ def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> I
     return IntegerSteps(low, high, whole, shift, stride, whole == 1 and low == first)
 
 
-def _way_to(candidates: Ordered, column: pl.DataType) -> IntegerSteps | FloatSteps | Thresholds | None:
+def _encoder_by_pieces(way: Pieces, size: int, dtype: pl.DataType) -> Encoder:
+    out, ends, codes = code_dtype(size), np.array(way.ends), np.array(way.codes)
+    if isinstance(way.steps[0], FloatSteps):
+        starts, per_steps = (np.array([getattr(one, name) for one in way.steps]) for name in ("start", "per_step"))
+
+        def of_floats(x: NDArray[np.float64]) -> NDArray[np.float64]:
+            x = np.clip(x, way.low, way.ends[-1])
+            piece = np.minimum(np.searchsorted(ends, x), len(ends) - 1)  # NaN is beyond the last one
+            place: NDArray[np.float64] = np.ceil((x - starts[piece]) * per_steps[piece] - 0.5) + codes[piece]
+            return np.fmin(place, size, out=place)
+
+        return lambda values: _by_chunks(column_types.floats(values), of_floats, out)
+    info = np.iinfo(_physical(dtype))
+    low, high = (min(max(end, info.min), info.max) for end in (way.low, way.ends[-1]))
+    offsets, strides = np.array([(one.shift - one.low, one.stride) for one in way.steps]).T
+
+    def of_integers(x: NDArray[np.integer]) -> NDArray[np.int64]:
+        inside = np.clip(x, low, high).astype(np.int64)
+        piece = np.searchsorted(ends, inside)
+        place: NDArray[np.int64] = (inside + offsets[piece]) // strides[piece] + codes[piece]
+        return place
+
+    return lambda values: _without_nulls(_by_chunks(column_types.integers(values), of_integers, out), values, size)
+
+
+def _way_to(candidates: Ordered, column: pl.DataType) -> IntegerSteps | FloatSteps | Thresholds | Pieces | None:
     """Return the way from values to the nearest candidate: where 64 bits don't hold it, of numbers by floats."""
+    if isinstance(candidates, Digits):
+        return Pieces.of(candidates, column)
     way: IntegerSteps | Thresholds | None = None
     unit = column_types.tick(column)
     if isinstance(candidates, Grid):
@@ -334,10 +394,10 @@ class NearestBinning(Binning):
         return self.candidates.size
 
     @property
-    def steps(self) -> IntegerSteps | FloatSteps | None:
+    def steps(self) -> IntegerSteps | FloatSteps | Pieces | None:
         """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
         dtype = _known(self.column)
-        if not isinstance(self.candidates, Grid):
+        if isinstance(self.candidates, Points):
             return None
         way = _way_to(self.candidates, dtype)
         # Decimals as floats are Python's alone.
@@ -349,7 +409,7 @@ class NearestBinning(Binning):
 
         A ValueError where they don't fit into 64 bits.
         """
-        if isinstance(self.candidates, Grid):
+        if not isinstance(self.candidates, Points):
             return None
         way = _way_to(self.candidates, _known(self.column))
         if not isinstance(way, Thresholds):

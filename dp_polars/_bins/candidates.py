@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias, overload
 
 import numpy as np
@@ -494,7 +496,155 @@ class Points(_Listed):
         return plural(self.size, "candidate")
 
 
-Ordered: TypeAlias = "Points | Grid"
+@dataclass(frozen=True)
+class Digits:
+    """Public candidates of three significant digits and 0 between, which take no memory: evenly spaced in each decade.
+
+    The place p stands for p steps up to ±1,000. Beyond, it stands for m·10^k steps of its sign, where m has three
+    digits and |p| = m + 900·k. Codes count from the place `first`.
+    """
+
+    first: int
+    last: int
+    step: Fraction  # a power of ten, in units of 1 (numbers) or in nanoseconds
+    dtype: pl.DataType
+
+    @classmethod
+    def between(cls, lower: Fraction, upper: Fraction, step: Fraction, dtype: pl.DataType) -> Digits:
+        """Return those from `lower`, at most 0, to `upper`, at least 0: each has three digits at most."""
+        return cls(-_place_of(-lower / step), _place_of(upper / step), step, dtype)
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[int, Grid], ...]:
+        """Evenly spaced parts in ascending order, each after the code of its first point: the last one before, too."""
+        most = max(self.last, -self.first)
+        cuts = (sign * cut for cut in range(1000, most, 900) for sign in (-1, 1))
+        ends = sorted({self.first, self.last, *(cut for cut in cuts if self.first < cut < self.last)})
+        found = []
+        for low, high in pairwise(ends if len(ends) > 1 else ends * 2):
+            start, stop = self._steps(np.array([low, high])).tolist()
+            step = (stop - start) // max(high - low, 1) or 1
+            found.append((low - self.first, Grid(start * self.step, step * self.step, high - low + 1, self.dtype)))
+        return tuple(found)
+
+    @staticmethod
+    def _steps(places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many steps from 0 the places are."""
+        sizes = abs(places)
+        decades = np.maximum((sizes - 100) // 900, 0)
+        steps: NDArray[np.int64] = np.sign(places) * (sizes - 900 * decades) * 10**decades
+        return steps
+
+    def take(self, codes: NDArray[np.int64]) -> pl.Series:
+        steps = self._steps(codes.astype(np.int64) + self.first)
+        return Grid(Fraction(0), self.step, int(abs(steps).max(initial=0)) + 1, self.dtype).take(steps)
+
+    def places(self) -> NDArray[np.float64]:
+        """Return how far each candidate is from the first one, in `distance_unit`."""
+        steps = self._steps(np.arange(self.first, self.last + 1))
+        places: NDArray[np.float64] = (steps - steps[0]) * float(self.step / distance_unit(self.dtype)[1])
+        return places
+
+    def __str__(self) -> str:
+        return f"{plural(self.size, 'point')} of three digits"
+
+
+def _place_of(steps: Fraction) -> int:
+    """Return the place of a number of steps that has three digits at most, or is below 1,000."""
+    decade = 0
+    while steps > 1000:
+        steps, decade = steps / 10, decade + 1
+    return math.ceil(steps) + 900 * decade
+
+
+Ordered: TypeAlias = "Points | Grid | Digits"
+
+# The most whole numbers, and the most points of a grid of datetimes.
+_MOST_WHOLE = 2**16
+_DAY = 86_400 * 10**9
+_STEPS = tuple(minutes * 60 * 10**9 for minutes in (1, 5, 15, 60))
+# Decimal places of floats, at least, and how many powers of ten lie between their last place and the largest bound.
+_FLOAT_PLACES, _USUAL_POWERS, _MOST_POWERS = 3, 6, 15
+# The largest bound of exact types, in units of their last digit.
+_MOST_UNITS = 10**18
+#: Years at whose beginning the grid of a quantile of dates may end, from the usual ones away. Their distance has less
+#: than 2**63 nanoseconds.
+YEARS: dict[str, tuple[int, ...]] = {
+    "lower": (*range(2025, 2010, -1), *range(2010, 1850, -5)),
+    "upper": (*range(2000, 2016, 5), *range(2018, 2040), *range(2040, 2141, 5)),
+}
+
+
+def bounds_of(what: str, sizes: Sequence[Fraction], dtype: pl.DataType) -> tuple[Fraction, ...]:
+    """Return which bounds a column of this type may get: these, or as many years."""
+    return tuple(map(Fraction, YEARS[what])) if _has_days(dtype) else tuple(sizes)
+
+
+def bound_in_units(bound: Fraction, dtype: pl.DataType) -> Fraction:
+    """Return a bound in units of a grid: of dates and datetimes it is a year, of durations in seconds."""
+    if _has_days(dtype):
+        return Fraction((date(int(bound), 1, 1) - date(1970, 1, 1)).days * _DAY)
+    return bound * 10**9 if dtype == pl.Duration else bound
+
+
+def _has_days(dtype: pl.DataType) -> bool:
+    return dtype == pl.Date or isinstance(dtype, pl.Datetime)
+
+
+def grid_rule(dtype: pl.DataType) -> str:
+    """Return in words what `grid_between` gives a column of this type."""
+    if dtype == pl.Date:
+        return "days"
+    if _has_days(dtype):
+        return f"the finest steps of 1, 5, 15 or 60 minutes that give at most {_MOST_WHOLE:,} points, else days"
+    return (f"whole numbers, up to {_MOST_WHOLE:,}, else " if dtype.is_integer() else "") + "three significant digits"
+
+
+def widest_grid(dtype: pl.DataType) -> Grid | Digits:
+    """Return the largest public grid that a quantile of such a column may get."""
+    lower, upper = (YEARS["lower"][-1], YEARS["upper"][-1]) if _has_days(dtype) else (-(10**12), 10**12)
+    if dtype.is_integer():
+        lower, upper = -_MOST_WHOLE // 2, _MOST_WHOLE // 2 - 1
+    return grid_between(Fraction(lower), Fraction(upper), dtype)
+
+
+def grid_between(lower: Fraction, upper: Fraction, dtype: pl.DataType) -> Grid | Digits:
+    """Return the public candidates of a quantile between two bounds, as of `bound_in_units`, for a column of this type.
+
+    Dates have days; datetimes the first of 1, 5, 15 and 60 minutes of which there are at most 2**16, else days.
+    Integers have whole numbers, if there are at most 2**16. All others have three significant digits.
+    """
+    family, tick = column_types.family(dtype), column_types.tick(dtype)
+    is_deep = isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_PLACES
+    if (family not in ("number", "duration") and not _has_days(dtype)) or is_deep:
+        msg = (
+            f"candidates must be given for a column of type {dtype}: there are no usual ones.\n\n"
+            'Hint: dp_polars.grid(start, stop, step=…); or cast the column first: pl.col("x").cast(pl.Float64).'
+        )
+        raise TypeError(msg)
+    if _has_days(dtype):
+        low, high = (bound_in_units(end, dtype) for end in (lower, max(upper, lower + 1)))
+        steps = () if dtype == pl.Date else _STEPS
+        step = next((step for step in steps if (high - low) / step < _MOST_WHOLE), _DAY)
+        return Grid(low, Fraction(step), int((high - low) / step) + 1, dtype)
+    unit = bound_in_units(Fraction(1), dtype)
+    most = max(-lower, upper) * unit if tick is None else _MOST_UNITS * tick
+    low, high = max(lower * unit, -most), min(upper * unit, most)
+    answer = dtype
+    if dtype.is_integer():
+        answer, first, last = pl.Int64(), math.floor(low), math.ceil(high)
+        if last - first < _MOST_WHOLE:
+            return Grid(Fraction(first), Fraction(1), last - first + 1, answer)
+    elif dtype.is_numeric():
+        answer = pl.Decimal(38, dtype.scale) if isinstance(dtype, pl.Decimal) else pl.Float64()
+    powers = range(-_MOST_PLACES, _MOST_PLACES + 1)
+    power = next(power for power in powers if max(-low, high) <= Fraction(10) ** power * unit)
+    places = max(power - _MOST_POWERS, min(-_FLOAT_PLACES, power - _USUAL_POWERS))
+    return Digits.between(low, high, max(Fraction(10) ** places * unit, tick or Fraction(0)), answer)
 
 
 def ends_of(candidates: Ordered) -> tuple[object, object]:
@@ -505,7 +655,7 @@ def ends_of(candidates: Ordered) -> tuple[object, object]:
 
 def ordered(values: Values) -> Ordered:
     """Return the candidates of a quantile: a grid or a range as it is, anything else sorted."""
-    if isinstance(values, Grid):
+    if isinstance(values, (Grid, Digits)):
         return values
     if isinstance(values, tuple) and len(values) == 2:
         raise TypeError(_just_two(*values))

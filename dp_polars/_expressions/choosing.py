@@ -139,7 +139,7 @@ def mode(
 def quantile(
     column: IntoColumn,
     quantile: Number | Alphas,
-    candidates: Values,
+    candidates: Values | None = None,
     *,
     confidence: Number | None = None,
     within: Number | None = None,
@@ -178,13 +178,14 @@ def quantile(
         raise ValueError(msg)
     alphas = as_alphas(quantile)
     claim = claim_on(terms, "choice", draws=levels_of(len(alphas)))
-    return on_terms(QuantileList(alphas, ordered(candidates), claim), terms, column)
+    points = None if candidates is None else ordered(candidates)
+    return on_terms(QuantileList(alphas, points, claim), terms, column)
 
 
 @called
 def median(
     column: IntoColumn,
-    candidates: Values,
+    candidates: Values | None = None,
     *,
     confidence: Number | None = None,
     within: Number | None = None,

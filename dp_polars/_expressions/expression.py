@@ -57,7 +57,7 @@ _NO_PEOPLE = (
 )
 _NO_BOUNDS = (
     "{} must be given on a plain frame: clipping bounds are found in a stage before the answers, which an expression "
-    "does not have.\n\nHint: lower=0, upper=100; or "
+    "does not have.\n\nHint: give them, as in {}; or "
     'frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
 )
 _NO_INTERVAL = (
@@ -125,7 +125,7 @@ class AnswerType(_OnRows[Query]):
                 raise TypeError(_NO_INTERVAL)
             refuse_of_frames(self.within)
             if self.query.finds:
-                raise TypeError(_NO_BOUNDS.format(" and ".join(self.query.finds)))
+                raise TypeError(_NO_BOUNDS.format(*self.query.left_out))
             refuse_open(self.query)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:

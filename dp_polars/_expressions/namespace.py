@@ -189,7 +189,7 @@ class PrivateNamespace(Suggesting):
 
     def median(
         self,
-        candidates: Values,
+        candidates: Values | None = None,
         *,
         confidence: Number | None = None,
         within: Number | None = None,
@@ -242,7 +242,7 @@ class PrivateNamespace(Suggesting):
     def quantile(
         self,
         quantile: Number | Alphas,
-        candidates: Values,
+        candidates: Values | None = None,
         *,
         confidence: Number | None = None,
         within: Number | None = None,
@@ -265,7 +265,11 @@ class PrivateNamespace(Suggesting):
             NumPy array, strictly ascending.
         candidates
             The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
-            without nulls, NaN and repetitions, in any order. Never take them from the data.
+            without nulls, NaN and repetitions, in any order. Never take them from the data. None, on a private frame
+            where the loss is left out, too: a public grid between bounds that are found privately, before the answers.
+            Integers have whole numbers, if these are at most 2**16. Other integers, decimals, floats and durations have
+            three significant digits. Dates have days. Datetimes have the finest of 1, 5, 15 and 60 minutes with at most
+            2**16 points, or days.
         confidence
             On a private frame only, of one quantile: with which probability two more columns of the release, `NAME_low`
             and `NAME_high`, hold the candidate nearest to the true quantile of the rows that the limits keep. Strictly
@@ -279,7 +283,10 @@ class PrivateNamespace(Suggesting):
         -------
         PrivateExpr
             One answer per group, of the candidates' type; for a list of quantiles a List of that type, in the order of
-            the list and never decreasing. Every evaluation is a release: collecting twice pays twice.
+            the list and never decreasing. Every evaluation is a release: collecting twice pays twice. Without
+            candidates, the answer is null in groups of so few people that it may lie beyond all values: by
+            `dp_polars.n_people`, which is added if the query has none, with an eighth of the quantile's
+            `loss_weight`. `explain` shows the number, and `release(min_people=…)` changes it.
 
         Raises
         ------
@@ -324,6 +331,8 @@ class PrivateNamespace(Suggesting):
         >>> quartiles = age.quantile([0.25, 0.5, 0.75], range(121), epsilon=8)
         >>> private.agg(quartiles).release().item().to_list()
         [40, 40, 40]
+        >>> private.agg(age.quantile(0.9)).scaled_to(epsilon=20).release()["age"].item()
+        40
         """
         return functions.choosing.quantile(
             self._expr,

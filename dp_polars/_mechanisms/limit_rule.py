@@ -52,22 +52,25 @@ _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fracti
 # Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
 _ROWS_BEYOND = 16
 _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
+# Of quantiles, to which wider bounds do hardly any harm. They are found by a smaller part.
+_STEP_OF_RANKS, _ENOUGH_OF_RANKS = Fraction(1, 8), 1
 
 # T and o are rounded up but for this, which no interval of 128 bits exceeds, and are no larger than that.
 _BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
 
 
-def part_of_loss(loss: Loss, cells: int, noise: Fraction) -> Fraction:
+def part_of_loss(loss: Loss, cells: int, noise: Fraction, *, of_ranks: bool = False) -> Fraction:
     """Return the public part of a loss that finds a limit: the smallest one that tells T people from none.
 
-    `noise`: see `limit_rule`, at the whole loss.
+    `noise`: see `limit_rule`, at the whole loss. `of_ranks`: of the bounds of a grid of quantiles.
     """
+    enough = _ENOUGH_OF_RANKS if of_ranks else _ENOUGH
     most = next(part for at, part in reversed(_LARGEST_PARTS.items()) if cells >= at)
     # ε of the choice, or in rho √(8ρ), times `noise`: squared, so that it is rational.
     power = 2 if loss.unit == "epsilon" else 1
     square = (loss.value if loss.unit == "epsilon" else 8 * loss.value) ** power * noise**2
     allowed = [part for part in _PARTS if part <= most]
-    return next((part for part in allowed if part**power * square >= _ENOUGH**2), allowed[-1])
+    return next((part for part in allowed if part**power * square >= enough**2), allowed[-1])
 
 
 @dataclass(frozen=True)
@@ -137,20 +140,22 @@ def _limits(most: int | None) -> tuple[int, ...]:
     return tuple(every if most is None else [*(b for b in every if b < most), most])
 
 
-def bound_rule(loss: Loss, noise: Fraction, candidates: Iterable[Fraction]) -> Rule[Fraction]:
+def bound_rule(loss: Loss, noise: Fraction | None, candidates: Iterable[Fraction]) -> Rule[Fraction]:
     """Return the rule of one clipping bound: N(b) is how many people have a contributing value beyond b.
 
     `candidates`: from 0 away, of one sign, that of the bound: see `bounds_up_to`. `loss`,
-    `noise`: as for a limit.
+    `noise`: as for a limit. None: of the grid of quantiles, for which nobody should be beyond.
     """
-    values = tuple(candidates)
+    values, of_ranks = tuple(candidates), noise is None
     # Nothing for 0 and the smallest upper bound: a column has values. Those below 0 are rarer.
     free = 1 if values[-1] < 0 else 2
-    steps = (Fraction(0) if i < free else _UP_TO_ONE if abs(b) <= 1 else _ABOVE_ONE for i, b in enumerate(values))
+    small, large = (_STEP_OF_RANKS, _STEP_OF_RANKS) if of_ranks else (_UP_TO_ONE, _ABOVE_ONE)
+    steps = (Fraction(0) if i < free else small if abs(b) <= 1 else large for i, b in enumerate(values))
     with precision(_BITS):
-        offsets = _ascending(_whole(2 * ball(total) / _epsilon(loss)) for total in accumulate(steps))
-        target = _whole(ball(_ROWS_BEYOND * noise))
-    return Rule(values, (target,) * len(values), offsets, at_median=True)
+        scale = (1 if of_ranks else 2) / _epsilon(loss)
+        offsets = _ascending(_whole(ball(total) * scale) for total in accumulate(steps))
+        target = 0 if noise is None else _whole(ball(_ROWS_BEYOND * noise))
+    return Rule(values, (target,) * len(values), offsets, at_median=not of_ranks)
 
 
 def bounds_up_to(smallest: Fraction, largest: Fraction) -> tuple[Fraction, ...]:

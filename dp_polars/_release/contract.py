@@ -72,6 +72,8 @@ class Presentation:
     people: str | None = None
     min_people: int = 1  # the other outputs of groups with fewer people are null
     sure: bool = False  # whether it is the lower end of the range that must be as large
+    # The outputs that are null by default in groups with fewer people than these need; with a `min_people`, all others.
+    hides: frozenset[str] = frozenset()
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
         widths = (output.query.answer_width(*output.types) for output in outputs if output.query.has_intervals)
@@ -116,12 +118,14 @@ class Shown:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
         beta = self.beta if self.presentation.sure else None
-        numbers = self.outputs[at].query.presented(parts[at], beta, *self.outputs[at].types)
-        enough = numbers[1 if self.presentation.sure else 0] >= self.presentation.min_people
-        return [
-            part if place == at else [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]
-            for place, part in enumerate(shown)
-        ]
+        counted = self.outputs[at].query
+        numbers = counted.presented(parts[at], beta, *self.outputs[at].types)
+        people, hides = numbers[1 if self.presentation.sure else 0], self.presentation.hides
+        for place, (output, part) in enumerate(zip(self.outputs, shown, strict=True)):
+            if output.name in hides if hides else place != at:
+                enough = people >= (output.query.least_people(counted) if hides else self.presentation.min_people)
+                shown[place] = [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]
+        return shown
 
 
 Released = TypeVar("Released")

@@ -613,7 +613,7 @@ class Request(AnyRequest[HistogramQuery]):
         if is_open:
             yield f"{str(ask.query.claim).capitalize()}: so no error is known."
         if ask.query.error_needs_rows and ask.rows is None and not (is_open or ask.query.finds):
-            many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
+            many, some = (rounded_up(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
             yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
         if ask.rows is not None:
             yield f"error_95 is for {ask.rows:,} rows or more."
@@ -688,7 +688,7 @@ def under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> Hist
         return checked(query, in_parts=protection.weight(query, groups) is not None)
 
 
-def _rounded(error: float | None) -> str:
+def rounded_up(error: float | None) -> str:
     return "?" if error is None else show(as_fraction("error", error), 3, up=True)
 
 

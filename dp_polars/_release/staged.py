@@ -13,13 +13,15 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Loss, Terms, Unit, exact
 from dp_polars._bins.binning import OneCode
+from dp_polars._bins.candidates import grid_rule
 from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
-from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Work
+from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Presentation, Work
 from dp_polars._release.protection import Limits, Protection
-from dp_polars._release.request import AnyRequest, Ask, Request, asked_in, under
+from dp_polars._release.request import AnyRequest, Ask, Request, asked_in, rounded_up, under
 from dp_polars._statistics.averages import Share
+from dp_polars._statistics.categories import Ranked
 from dp_polars._statistics.limits import LimitChoice, What
-from dp_polars._statistics.measures import BETA, Clipped, Measure, SumOfPeople, ValueCounts
+from dp_polars._statistics.measures import BETA, Clipped, Count, Measure, SumOfPeople, ValueCounts
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ _BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _S
 
 #: The limit at which errors are shown, and units compared, before a limit is found.
 REFERENCE = 5
+
+# The loss of the number of people that is added for quantiles, as a part of that of one of them.
+_OF_PEOPLE = Fraction(1, 8)
+_FEW = 100  # candidates of a narrow grid, of which the error is shown beside
 
 _OWN_LOSS = (
     "{} must have no loss of its own without {}: a part of one guarantee finds what is left out, before answers are "
@@ -131,16 +137,17 @@ def request_of(
     engine: Engine[Any] | None,
 ) -> Request:
     """Return the request of these outputs; in two stages where limits or clipping bounds are left out."""
-    asks = tuple(asks)
     groups = 1 if keys is None else keys.height
     protection = pipeline.protection
+    given = tuple(asks)
+    asks, people = _with_people(given, protection, unit, [] if keys is None else keys.columns)
     needed: list[What | None] = []
     for ask in asks:
         is_open = ask.query.claim._is_open and ask.within is None
         needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
         if not is_open and ask.query.finds:
-            bounds = " and ".join(ask.query.finds)
-            raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", bounds, f"give {bounds}, as in mean(0, 100)"))
+            what, call = ask.query.left_out
+            raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", what, f"give {what}, as in {call}"))
     if not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
         return Request.of(pipeline, keys, asks, unit, engine)
     if accurate := [ask.name for ask in asks if ask.within is not None]:
@@ -149,7 +156,25 @@ def request_of(
             "follows from the limits.\n\nHint: give protect the limits, or request those outputs in another query."
         )
         raise ValueError(msg)
-    return StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in asks], needed, unit)
+    request = StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in asks], needed, unit)
+    return replace(request, people=people, added=len(asks) > len(given))
+
+
+def _with_people(
+    asks: tuple[Ask[HistogramQuery], ...], protection: Protection, unit: Unit, taken: Sequence[str]
+) -> tuple[tuple[Ask[HistogramQuery], ...], str | None]:
+    """Return outputs with one that counts people, if some are null where these are few; and its name, None: none is."""
+    weights = [ask.query.claim._loss_weight or 0 for ask in asks if isinstance(ask.query, Ranked) and ask.query.finds]
+    if not weights:
+        return asks, None
+    for ask in asks:
+        if isinstance(ask.query, Count) and not ask.columns and protection.counts(ask.query) == "people":
+            return asks, ask.name
+    names = ("n_people", *(f"n_people_{number}" for number in range(2, len(asks) + len(taken) + 3)))
+    name = next(name for name in names if name not in {*taken, *(ask.name for ask in asks)})
+    weight = _OF_PEOPLE * (max(weights) or 1)
+    claim = claim_on(replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=weight), "number")
+    return (*asks, Ask(name, (), Count("rows" if protection.unit is None else "people", claim))), name
 
 
 @dataclass(frozen=True)
@@ -169,6 +194,8 @@ class StagedRequest(Request):
     parts: tuple[Fraction, ...] = field(default=(), kw_only=True)
     wanted: tuple[Fraction, ...] = field(default=(), kw_only=True)
     found: tuple[Found, ...] = field(default=(), kw_only=True)
+    people: str | None = field(default=None, kw_only=True)  # the number of people that decides which quantiles are null
+    added: bool = field(default=False, kw_only=True)  # whether it was added for that
     planned: Self | None = field(default=None, kw_only=True)  # what was charged, of a request with what was found
 
     @classmethod
@@ -186,8 +213,8 @@ class StagedRequest(Request):
             if limit is not None:
                 of.setdefault((limit, *_rows_of(ask)), []).append(place)
             column = [one.meta.undo_aliases().meta.serialize() for one in ask.columns]
-            for what in ask.query.finds:
-                of.setdefault((what, *column), []).append(place)
+            for what in ask.query.finds:  # of quantiles, for which nobody should be beyond, bounds of their own
+                of.setdefault((what, isinstance(ask.query, Ranked), *column), []).append(place)
         sets = tuple(_Set(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
         request = cls(pipeline, keys, tuple(asks), sets=sets)
         limits: dict[str, dict[str, int]]
@@ -263,8 +290,10 @@ class StagedRequest(Request):
     def _choice(self, of: _Set, unit: Unit) -> Ask[LimitChoice]:
         claim = claim_on(replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=Fraction(1)), "choice")
         outputs = ", ".join(self.asks[place].name for place in of.asks)
-        is_drawn = of.what in ("max_groups", "max_rows") and not self.asks[of.asks[0]].query.weighs_people
-        choice = LimitChoice(of.what, outputs, is_drawn, claim)
+        first = self.asks[of.asks[0]].query
+        is_drawn = of.what in ("max_groups", "max_rows") and not first.weighs_people
+        of_ranks = of.what in ("lower", "upper") and isinstance(first, Ranked)
+        choice = LimitChoice(of.what, outputs, is_drawn, claim, of_ranks)
         choice = choice.under(ONE_RELEASE, self.protection.neighboring_relation)
         return Ask(f"{of.what} of {outputs}", (), choice)
 
@@ -288,7 +317,7 @@ class StagedRequest(Request):
                 ]
                 most_steps = min((_MOST_STEPS * step for step in steps), default=None)
                 fit = (end for end in _BOUNDS[of.what] if most_steps is None or abs(end) <= most_steps)
-                rule = bound_rule(loss, noise, fit)
+                rule = bound_rule(loss, None if query.of_ranks else noise, fit)
             else:
                 kind: LimitKind = "linear" if is_pure else "norm" if of.what == "max_norm" else "root"
                 of_values = any(isinstance(one.query, Clipped) for one in asks)
@@ -297,7 +326,7 @@ class StagedRequest(Request):
             squares = of.what == "max_norm" and not is_pure
             choices.append(replace(choice, query=replace(query, rule=rule, squares=squares)))
             whole = Loss(sum(losses) + query.claim.loss.value, query.claim.loss.unit)
-            wanted.append(part_of_loss(whole, cells, noise))
+            wanted.append(part_of_loss(whole, cells, noise, of_ranks=query.of_ranks))
         return replace(self, choices=tuple(choices), wanted=self._within_all(wanted))
 
     def _within_all(self, parts: Sequence[Fraction]) -> tuple[Fraction, ...]:
@@ -330,7 +359,7 @@ class StagedRequest(Request):
         work = super().bind(engine)
         if not self.found and all(one.query.rule is not None for one in self.choices):
             for end in (0, -1):  # whatever is found must be answered, for it is paid for then
-                self._with([one.query.values[end] for one in self.choices], work).on_columns_of(work)
+                self._with([values[end] for values in self._values(work)], work).on_columns_of(work)
         return work
 
     def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work:
@@ -366,14 +395,20 @@ class StagedRequest(Request):
             Found(
                 choice.query.what,
                 tuple(self.asks[place].name for place in of.asks),
-                choice.query.values[int(columns[2 * number].item())],
+                values[int(columns[2 * number].item())],
                 int(columns[2 * number + 1].item()),
                 choice.query.people_bound(BETA),
             )
-            for number, (of, choice) in enumerate(zip(self.sets, self.choices, strict=True))
+            for number, (of, choice, values) in enumerate(zip(self.sets, self.choices, self._values(work), strict=True))
         ]
         request = replace(self._with([one.value for one in every], work), found=tuple(every), planned=self)
         return request, request.on_columns_of(work)
+
+    def _values(self, work: Work) -> Iterator[tuple[Fraction, ...]]:
+        """Yield what each choice may find, of columns of these types."""
+        types = {output.name: output.types for output in work.outputs}
+        for of, choice in zip(self.sets, self.choices, strict=True):
+            yield choice.query.values_of(*(types[self.asks[of.asks[0]].name] if choice.query.is_bound else ()))
 
     def _with(self, found: Sequence[Fraction], work: Work) -> Self:
         """Return the request with what was found in the place of what was left out."""
@@ -390,13 +425,22 @@ class StagedRequest(Request):
         asks = []
         for ask in self.asks:
             query = ask.query
-            if ask.name in ends and isinstance(query, Clipped):
-                bounds, (column,) = ends[ask.name], types[ask.name]
-                lower, upper = bounds.get("lower", query.lower), bounds.get("upper", query.upper)
-                query = query.with_bounds(column, lower, upper)
+            if ask.name in ends:
+                (column,) = types[ask.name]
+                query = query.with_bounds(column, **ends[ask.name])
             asks.append(replace(ask, query=query))
         request = replace(self, limits=limits)
         return replace(request, asks=tuple(request._bounded(ask) for ask in asks))
+
+    @property
+    def _on_found_grids(self) -> frozenset[str]:
+        """The names of quantiles whose grid is found."""
+        of_ranks = (of for of, one in zip(self.sets, self.choices, strict=True) if one.query.of_ranks)
+        return frozenset(self._name_at(place) for of in of_ranks for place in of.asks)
+
+    def presentation(self, intervals: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        shown = super().presentation(intervals, min_people, sure)
+        return replace(shown, people=self.people, hides=self._on_found_grids) if min_people is None else shown
 
     # --- Words ------------------------------------------------------------------------------------------------------
 
@@ -418,13 +462,33 @@ class StagedRequest(Request):
             "note": " ".join(notes),
         }
 
+    def _of_grid(self, ask: Ask[HistogramQuery], types: Columns) -> Iterator[str]:
+        """Yield what is said of a quantile whose grid is found."""
+        query = ask.query
+        if not self.found:
+            rule = f": {grid_rule(types[0])}" if types else ""
+            yield f"Its grid is found first{rule}."
+        if types and not query.claim._is_open:
+            size, few = query.size_of(*types) or 1, rounded_up(query.error(_FEW, BETA))
+            most = "" if self.found else ", the most that there may be"
+            yield f"error_95 is for {size:,} candidates{most}; for {_FEW} it is {few}."
+            counted = next(one.query for one in self.asks if one.name == self.people)
+            least = query.least_people(counted, *types)
+            yield f"Groups of fewer than {least:,} people, by {self.people}, show null; min_people=… changes that."
+        else:
+            yield f"Groups of few people, by {self.people}, show null."
+
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         if isinstance(ask.query, LimitChoice):
             return self._of_choice(ask.name, ask.query)
         errors = super()._errors(ask, types)
+        if ask.name == self.people and self.added:
+            errors["note"] = f"Added: it decides where quantiles are null. {errors['note']}"
+        if ask.name in self._on_found_grids:
+            errors["note"] = " ".join([*self._of_grid(ask, types), str(errors["note"])])
         if self.found:
             return errors
-        if ask.query.finds:
+        if ask.query.finds and not isinstance(ask.query, Ranked):
             errors["error_95"] = None
             errors["note"] = f"Its clipping bounds are found first, so no error is known. {errors['note']}"
         elif ask.name in self.limits:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,8 +17,8 @@ from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
-from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
-from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit, ends_of
+from dp_polars._bins.binning import Binning, CategoryBinning
+from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
 from dp_polars._mechanisms.histograms import CountScore, Histogram
@@ -26,9 +26,9 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
-from dp_polars._statistics.categories import as_alpha, how, step_of
+from dp_polars._statistics.categories import Ranked, as_alpha, how, step_of
 from dp_polars._statistics.measures import counts_at_loss
-from dp_polars._statistics.statistic import HistogramQuery, ListQuery, Mistakes, clipped_to, in_lists
+from dp_polars._statistics.statistic import HistogramQuery, ListQuery, Mistakes, in_lists
 
 # Quantiles that are requested at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
@@ -39,7 +39,7 @@ _MOST_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class QuantileList(ListQuery):
+class QuantileList(Ranked, ListQuery):
     """The candidates nearest to several lower quantiles of each group, ascending.
 
     The claim's draws are the levels of the tree (`_mechanisms/quantile_trees.py`). A row is in one part of each level,
@@ -48,17 +48,12 @@ class QuantileList(ListQuery):
     """
 
     alphas: tuple[Fraction, ...]  # strictly ascending, between 0 and 1
-    candidates: Ordered
+    candidates: Ordered | None
     claim: Claim
-    is_ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for node in () if self.claim._is_open else self.root.nodes():
             check_rate(self.claim.rate / node.score_range, self.claim.loss)
-
-    @property
-    def clipping(self) -> str:
-        return clipped_to(*ends_of(self.candidates))
 
     @property
     def root(self) -> Node:
@@ -83,18 +78,15 @@ class QuantileList(ListQuery):
         return tuple(levels) if min(levels) < 1 else ()
 
     @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.List(self.candidates.dtype)
+    def fixed_type(self) -> pl.DataType | None:
+        return None if self.candidates is None else pl.List(self.candidates.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         self.binning(*columns).encoder()
-        return self.fixed_type
-
-    def binning(self, *columns: pl.DataType) -> Binning:
-        return NearestBinning(self.candidates, *columns)
+        return pl.List(self.points_of(*columns).dtype)
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
-        size = self.candidates.size
+        size = self.points.size
         law = LAWS[self.claim.mechanism]
         return TreeDraw(self.root, size, digit_bits(size), self.claim.rate, law).groups(histogram)
 
@@ -116,10 +108,10 @@ class QuantileList(ListQuery):
             aim = num * histogram.totals
             # The gap of the score (`QuantileScore`), in rows.
             misses[:, i] = np.maximum(np.maximum(aim - den * upto[:, i], den * below[:, i] - aim + 1), 0) / den
-        if isinstance(self.candidates, Grid):
-            distances = abs(self.candidates.distances(codes - true))
+        if isinstance(self.points, Grid):
+            distances = abs(self.points.distances(codes - true))
         else:
-            places = self.candidates.places()
+            places = self.points.places()
             distances = abs(places[codes] - places[true])
         right, ranks = (misses == 0).all(axis=1), misses.mean(axis=1)
         return Mistakes(right, distances.mean(axis=1), distances.max(axis=1), ranks)
@@ -138,11 +130,11 @@ class QuantileList(ListQuery):
         return upto - starts(histogram.totals)[:, None]
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
-        return in_lists(self.candidates.take(codes.ravel()), self.width)
+        return in_lists(self.points.take(codes.ravel()), self.width)
 
     @property
     def distance_unit(self) -> str:
-        return distance_unit(self.candidates.dtype)[0]
+        return distance_unit(self.points.dtype)[0]
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
         """Return by how many rows all answers of a list miss at most, with a probability of at least 1 − `beta`."""
@@ -152,7 +144,7 @@ class QuantileList(ListQuery):
         shown = ", ".join(show(alpha) for alpha in self.alphas)
         if self.width > _MOST_SHOWN:
             shown = f"{self.width} from {show(self.alphas[0])} to {show(self.alphas[-1])}"
-        return f"quantiles ({shown}) on {self.candidates}"
+        return f"quantiles ({shown}) {self._on}"
 
 
 def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:

@@ -16,13 +16,13 @@ from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
 from dp_polars._base.numbers import Ints, as_fraction, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
-from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, ordered
+from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, grid_between, ordered, widest_grid
 from dp_polars._bins.weights import ONE_EACH, Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
 from dp_polars._mechanisms.noisy_gap import WithGap, gap_from_rows, gap_groups, type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, clipped_to
+from dp_polars._statistics.statistic import FOUND_FIRST, Columns, CountRule, HistogramQuery, clipped_to
 
 _LARGEST_DENOMINATOR = 10_000
 _MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones, gaps fit into 62 bits
@@ -84,40 +84,86 @@ class Choice(HistogramQuery):
         return error_bound(size, beta, self.claim) / self.score.unit
 
 
+class Ranked(HistogramQuery):
+    """A statistic by ranks among ordered candidates. None: those of `grid_between`, of bounds that are found."""
+
+    is_ordered: ClassVar[bool] = True
+    candidates: Ordered | None
+    alphas: tuple[Fraction, ...]
+
+    @property
+    def finds(self) -> tuple[str, ...]:
+        return ("lower", "upper") if self.candidates is None else ()
+
+    @property
+    def left_out(self) -> tuple[str, str]:
+        return "candidates", "median(range(121))"
+
+    @property
+    def points(self) -> Ordered:
+        """The candidates of a statistic that has them."""
+        assert self.candidates is not None, "bounds are found before the answers"
+        return self.candidates
+
+    def points_of(self, *columns: pl.DataType) -> Ordered:
+        """Return the candidates; before bounds are found the most that there may be."""
+        return widest_grid(*columns) if self.candidates is None else self.candidates
+
+    def with_bounds(self, column: pl.DataType, lower: Fraction | None = None, upper: Fraction | None = None) -> Self:
+        assert lower is not None, "both bounds are found"
+        assert upper is not None, "both bounds are found"
+        return replace(self, candidates=grid_between(lower, upper, column))  # type: ignore[type-var]
+
+    def least_people(self, counted: HistogramQuery, *columns: pl.DataType) -> int:
+        missed = Fraction(self.error(self.points_of(*columns).size, 0.05) or 0)
+        missed = max(missed / min(alpha, 1 - alpha) for alpha in self.alphas)
+        return math.floor(max(missed, Fraction(counted.error(1, 0.05) or 0))) + 1
+
+    @property
+    def clipping(self) -> str:
+        return FOUND_FIRST if self.candidates is None else clipped_to(*ends_of(self.candidates))
+
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return NearestBinning(self.points_of(*columns), *columns)
+
+    @property
+    def _on(self) -> str:
+        return f"on {'a grid that is found privately' if self.candidates is None else self.candidates}"
+
+
 @dataclass(frozen=True)
-class Quantile(Choice):
+class Quantile(Ranked, Choice):
     """The candidate nearest to the lower α-quantile."""
 
     alpha: Fraction
-    candidates: Ordered
+    candidates: Ordered | None
     claim: Claim
-    is_ordered: ClassVar[bool] = True
+
+    @property
+    def alphas(self) -> tuple[Fraction, ...]:  # type: ignore[override]
+        return (self.alpha,)
 
     @property
     def score(self) -> Score:
         return QuantileScore(self.alpha)
 
     @property
-    def clipping(self) -> str:
-        return clipped_to(*ends_of(self.candidates))
-
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return self.candidates.dtype
+    def fixed_type(self) -> pl.DataType | None:
+        return None if self.candidates is None else self.candidates.dtype
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         self.binning(*columns).encoder()
-        return self.candidates.dtype
-
-    def binning(self, *columns: pl.DataType) -> Binning:
-        return NearestBinning(self.candidates, *columns)
+        points = self.points_of(*columns)
+        if self.candidates is None:  # no grid that may be found is refused later
+            replace(self, candidates=points).with_claim(self.claim)
+        return points.dtype
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
-        return self.candidates.take(codes)
+        return self.points.take(codes)
 
     def __str__(self) -> str:
         name = "median" if self.alpha == Fraction(1, 2) else f"{show(self.alpha)}-quantile"
-        return f"{name} on {self.candidates}"
+        return f"{name} {self._on}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +180,7 @@ class QuantileWithInterval(Quantile):
 
     def with_claim(self, claim: Claim) -> Self:
         query = super().with_claim(claim)
-        if not (claim._is_open or max(query.public_rows) <= _MOST_ROWS):
+        if not (claim._is_open or self.candidates is None or max(query.public_rows) <= _MOST_ROWS):
             msg = (
                 f"interval must be requested with a larger loss than {claim.loss}: its ends would miss by more than "
                 "2**40 rows."
@@ -145,7 +191,7 @@ class QuantileWithInterval(Quantile):
     @property
     def public_rows(self) -> tuple[int, int]:
         """How many rows are added at the first candidate, for the low end, and at the last one, for the high end."""
-        bound = error_bound(self.candidates.size, float(1 - self.probability) / 2, self.claim)
+        bound = error_bound(self.points.size, float(1 - self.probability) / 2, self.claim)
         num, den = self.alpha.numerator, self.alpha.denominator
         below, above = (math.ceil(Fraction(bound) * _ROUNDING / part) for part in (den - num, num))
         return max(1, below), max(1, above)
@@ -171,8 +217,8 @@ class QuantileWithInterval(Quantile):
         return f"{super().__str__()}, and ends that hold it with probability {show(self.probability)}"
 
 
-def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
-    exact, values = as_alpha("quantile", alpha), ordered(candidates)
+def ask_quantile(alpha: object, candidates: Values | None, terms: Terms, interval: object = None) -> Quantile:
+    exact, values = as_alpha("quantile", alpha), None if candidates is None else ordered(candidates)
     if interval is None:
         return Quantile(exact, values, claim_on(terms, "choice")).on(terms)
     hint = "confidence=0.95 gives ends that hold the true quantile with probability 0.95."

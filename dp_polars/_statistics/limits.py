@@ -14,6 +14,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, NeighboringRelation
 from dp_polars._base.numbers import Ints, system_rng
 from dp_polars._bins.binning import Beyond
+from dp_polars._bins.candidates import bound_in_units, bounds_of
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.limit_rule import Rule
 from dp_polars._mechanisms.noise import add_noise, noise_bound, noise_of
@@ -40,6 +41,7 @@ class LimitChoice(HistogramQuery):
     of: str  # the outputs that it serves, for people
     is_drawn: bool  # whether these draw a person's rows, or groups
     claim: Claim
+    of_ranks: bool = False  # whether it bounds the grid of quantiles, of which no value may be beyond
     squares: bool = False  # whether a person's number is a sum of squares, of which a candidate is the root
     rule: Rule[Any] | None = None  # None: the loss is not known yet
     fixed_type: ClassVar[pl.DataType] = pl.Int64()
@@ -58,16 +60,22 @@ class LimitChoice(HistogramQuery):
         """The limits that may be found."""
         return tuple(map(Fraction, self._known.candidates))
 
+    def values_of(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
+        """Return what may be found for a column of this type: of durations in seconds, of dates and datetimes years."""
+        return bounds_of(self.what, self.values, *columns) if columns else self.values
+
     def of_rows(self, column: pl.DataType) -> Beyond:
         """Return which numbers that are counted the values of a column are beyond."""
-        return Beyond(tuple(sorted(map(Fraction, self._known.counted))), column, closed=self.what == "lower")
+        counted = self.values_of(column) if self.of_ranks else map(Fraction, self._known.counted)
+        ends = sorted(bound_in_units(end, column) for end in counted)
+        return Beyond(tuple(ends), column, closed=self.what == "lower")
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         return self.range_of_scores + _OF_PEOPLE
 
     @property
     def range_of_scores(self) -> int:
-        return 2 if self.is_drawn or self.is_bound else 1
+        return 2 if self.is_drawn or (self.is_bound and not self.of_ranks) else 1
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
         counted = self._known.counted

@@ -42,7 +42,7 @@ from dp_polars._bins.weights import (
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
-from dp_polars._statistics.statistic import CountRule, DrawnOnce, HistogramQuery, clipped_to, in_lists
+from dp_polars._statistics.statistic import FOUND_FIRST, CountRule, DrawnOnce, HistogramQuery, clipped_to, in_lists
 
 # Digits to which values count, from the largest power of ten in the distance of found bounds on.
 _DIGITS = 6
@@ -443,7 +443,7 @@ class Clipped(Total):
     @property
     def clipping(self) -> str:
         if self.finds:
-            return "Clipping bounds are found privately, before the answer."
+            return FOUND_FIRST
         return clipped_to(exact(self.lower), exact(self.upper))
 
     @property
@@ -452,12 +452,13 @@ class Clipped(Total):
             return "within clipping bounds that are found privately"
         return f"from {exact(self.lower)} to {exact(self.upper)}"
 
-    def with_bounds(self, column: pl.DataType, lower: Fraction, upper: Fraction) -> Self:
+    def with_bounds(self, column: pl.DataType, lower: Fraction | None = None, upper: Fraction | None = None) -> Self:
         """Return the statistic with bounds that were found, rounded outward to whole multiples of the step.
 
         A step by default is at least a millionth of the largest power of ten in their distance.
         """
         tick, step = column_types.tick(column), self.step
+        lower, upper = self.lower if lower is None else lower, self.upper if upper is None else upper
         least = step or tick
         if not lower < upper:
             upper = lower + (least or SMALLEST_SPAN)

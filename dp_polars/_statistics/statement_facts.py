@@ -18,7 +18,7 @@ from dp_polars._accounting.costs import epsilon_at
 from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
 from dp_polars._base.numbers import Number, as_fraction, cost_up, float_up, given, loss_up, one_of, show
-from dp_polars._bins.candidates import Grid, ends_of
+from dp_polars._bins.candidates import Digits, Grid, ends_of
 from dp_polars._statistics.shared_sums import draws_shared, first_draw
 from dp_polars._statistics.statistic import Asked
 
@@ -298,9 +298,9 @@ def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:
     candidates = getattr(query, "candidates", None)
     if candidates is None:
         return None
-    if isinstance(candidates, Grid):
+    if isinstance(candidates, (Grid, Digits)):
         first, last = ends_of(candidates)
-        return f"{candidates}, evenly from {first} to {last}"
+        return f"{candidates}, {'evenly ' if isinstance(candidates, Grid) else ''}from {first} to {last}"
     values: pl.Series | None = candidates.values
     if values is None and types:
         values = candidates.for_column(types[0])

@@ -85,7 +85,16 @@ class Query(Asked):
     is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
     # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
     always_has_ends: ClassVar[bool] = False
-    finds: tuple[str, ...] = ()  # which clipping bounds, "lower" and "upper", are found privately before the answer
+
+    @property
+    def finds(self) -> tuple[str, ...]:
+        """Which clipping bounds, "lower" and "upper", are found privately before the answer."""
+        return ()
+
+    @property
+    def left_out(self) -> tuple[str, str]:
+        """The names of arguments that are found, and a call that gives such ones."""
+        return " and ".join(self.finds), "mean(0, 100)"
 
     @property
     def needs_people(self) -> bool:
@@ -257,6 +266,13 @@ class HistogramQuery(Query):
         """Return what is done to values of these types before they count; None: nothing."""
         return None
 
+    def least_people(self, counted: HistogramQuery, *columns: pl.DataType) -> int:  # noqa: ARG002
+        """Return from how many people on, by a noisy number of them, an answer hardly lies beyond all of their values.
+
+        Groups without people have fewer, too, both with a probability of 0.95.
+        """
+        return 1
+
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
         """Return what to know before a release; None: nothing. `alternative` is under the same limits, if it can be."""
         return None
@@ -287,6 +303,15 @@ class HistogramQuery(Query):
         """Return the same statistic with the claim of an expression's terms, at the range that the statistic has."""
         return self.under(terms.contributions, USUAL_RELATION)
 
+    def with_bounds(
+        self,
+        column: pl.DataType,  # noqa: ARG002
+        lower: Fraction | None = None,  # noqa: ARG002
+        upper: Fraction | None = None,  # noqa: ARG002
+    ) -> Self:
+        """Return the statistic with the bounds that were found, those of `finds`."""
+        return self
+
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
         (rule,) = self.count_rules(*columns)
@@ -297,6 +322,10 @@ class HistogramQuery(Query):
         types = tuple(column.dtype for column in columns)
         (rule,) = self.count_rules(*types)
         return self.answers_of_codes(*rule.of_rows(columns), lengths, types)
+
+
+#: The clipping of a statistic whose bounds are found.
+FOUND_FIRST = "Clipping bounds are found privately, before the answer."
 
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:

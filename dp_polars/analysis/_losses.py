@@ -236,7 +236,7 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     scored, draw, step = query.scored(histogram, *types), query.draw(*types), query.step(*types)
     slots = draw.score.slots(Runs.of_counts(scored.codes, scored.weights, scored.sizes), draw.size)
     if isinstance(query, Quantile):
-        good = _shares_within(query.candidates, slots, within)
+        good = _shares_within(query.points, slots, within)
     else:  # all of a slot, or none
         most = min(math.floor(within * draw.score.unit / step), 2**62)
         good = (slots.gaps.astype(np.int64) <= most).astype(np.float64)

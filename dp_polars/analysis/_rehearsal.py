@@ -278,9 +278,9 @@ def _clipped(output: Counted, rows: pl.LazyFrame, work: Work, true: pl.Series) -
     place = next(place for place, one in enumerate(work.outputs) if one.name == output.name)
     column = work.specs[work.outputs[place].specs[0]].columns[0].cast(pl.Float64)
     if isinstance(query, (Quantile, QuantileList)):
-        if not query.candidates.dtype.is_numeric():
+        if not query.points.dtype.is_numeric():
             return None
-        low, high = (float(cast("Any", end)) for end in ends_of(query.candidates))
+        low, high = (float(cast("Any", end)) for end in ends_of(query.points))
         alphas = query.alphas if isinstance(query, QuantileList) else (query.alpha,)
         at = [column.quantile(float(alpha), "lower") for alpha in alphas]
         return _by_group(rows, work, pl.mean_horizontal((one - one.clip(low, high)).abs() for one in at))

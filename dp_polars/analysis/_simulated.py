@@ -125,7 +125,7 @@ def of_histograms(statistic: Choice, types: Columns, scored: Histograms) -> Answ
     if isinstance(statistic, Quantile):
         right = np.flatnonzero(errors == 0)
         true_codes = slots.first[right[np.searchsorted(owner[right], np.arange(groups))]]
-        distances = _distances(statistic.candidates, slots.first, slots.multiplicities, true_codes[owner])
+        distances = _distances(statistic.points, slots.first, slots.multiplicities, true_codes[owner])
     else:  # from the worst to the best
         order = np.lexsort((slots.first, -errors, owner))
     first = slots.first[order]

@@ -278,7 +278,7 @@ def _output(
     scored, counts = parts[0], parts[-1]
     unit = query.error_unit or unit
     if isinstance(query, Choice):
-        unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else unit
+        unit = distance_unit(query.points.dtype)[0] if isinstance(query, Quantile) else unit
         blocks = _simulated.of_histograms(query, types, scored)
         law = _law_of(lambda _: blocks, query.step(*types))
     elif isinstance(query, FirstAbove):

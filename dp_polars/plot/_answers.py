@@ -353,7 +353,7 @@ def box(
         msg = f"released must be a release of this query, with a column {name!r} and a group in it."
         raise ValueError(msg)
     labels = Labels.of(checked(look).get("labels"))
-    inner = lists[name].candidates.dtype
+    inner = lists[name].points.dtype
     is_date = inner in (pl.Date, pl.Datetime)
     if not (is_date or inner.is_numeric()):
         msg = f"the answers must be lists of numbers, dates or datetimes, got lists of {inner}."

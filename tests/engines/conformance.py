@@ -29,6 +29,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._bins.binning import Beyond, OneCode
+from dp_polars._bins.candidates import grid_between
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
 from dp_polars._release.contract import ROWS_CUT, Engine, HistogramSpec, Output, PerPerson, PersonNumber, Work
@@ -294,6 +295,15 @@ def protected(keys=None, unit="p", steps=lambda frame: frame, **bounds):
     return frame if keys is None else frame.group_by(keys)
 
 
+# Types and bounds of grids of three digits: a list of their points is no longer than databases take.
+FOUND_GRIDS = [
+    (pl.Int64(), -1000, 100_000),
+    (pl.Float64(), 0, 20),
+    (pl.Float64(), -20, 0),
+    (pl.Decimal(12, 2), -10, 1000),
+]
+
+
 def stays_of_copies(found):
     """What stays of each copy of a person, of a histogram in which the codes of copy p are 16p to 16p + 15."""
     own = [[] for _ in range(COPIES)]
@@ -446,6 +456,40 @@ class Conformance:
     @pytest.fixture(params=[None, "p", PAIR], ids=str)
     def person(self, request):
         return request.param
+
+    @pytest.mark.parametrize("kind", FOUND_GRIDS, ids=str)
+    def test_codes_of_grids_that_are_found_are_those_of_a_list(self, kind):
+        dtype, lower, upper = kind
+        grid = grid_between(Fraction(lower), Fraction(upper), dtype)
+        points, rng = grid.take(np.arange(grid.size)), np.random.default_rng(2)
+        if dtype.is_float():
+            near = points.to_numpy()[rng.integers(0, grid.size, 900)]
+            values = [
+                *near,
+                *(near * (1 + rng.normal(0, 1e-3, 900))),
+                -1e300,
+                1e300,
+                1e-320,
+                0.0,
+                -0.0,
+                math.inf,
+                math.nan,
+            ]
+        else:
+            tick = Fraction(1, 10 ** getattr(dtype, "scale", 0))
+            near = [int(Fraction(point) / tick) for point in points.sample(900, seed=3)]
+            off = [
+                int(scale) * int(up)
+                for scale, up in zip(rng.choice([0, 1, 5, 6, 50], 900), rng.integers(-1, 2, 900), strict=True)
+            ]
+            values = [Decimal(x + y).scaleb(-getattr(dtype, "scale", 0)) for x, y in zip(near, off, strict=True)]
+            values = [*values, Decimal(10**9), Decimal(-(10**9))]
+            values = values if dtype.is_decimal() else [int(value) for value in values]
+        frame = pl.DataFrame({"p": range(len(values) + 1), "x": pl.Series([*values, None], dtype=dtype)})
+        asks = {"of_grid": dpp.median("x", grid, epsilon=1), "of_list": dpp.median("x", points, epsilon=1)}
+        found = self.told(protected(max_rows=1).agg(**asks), frame)
+        assert found["of_grid"] == found["of_list"]
+        assert len(found["of_grid"][()]) > 300
 
     def test_values_of_every_type_have_the_codes_of_the_reference(self, column, person):
         kind = COLUMNS[column]

@@ -129,6 +129,34 @@ class Publications:
         assert self.release(again, table)["by_g"].sort("g").equals(answers)
         assert again.queries["by_g"].found == here.queries["by_g"].found
 
+    def test_grids_of_medians_are_found_as_on_polars(self):
+        """Bounds of dates are years, and all values of a column are far from the middle of two points."""
+        day = pl.date(2024, 3, 1) + pl.duration(days=pl.col("y") % 3)
+        rows = ROWS.with_columns(
+            day=day,
+            at=day.cast(pl.Datetime("us")),
+            cost=pl.col("y") * 1.25,
+            paid=(pl.col("y") * 3).cast(pl.Decimal(9, 2)),
+        )
+        columns = ["y", "day", "at", "cost", "paid"]
+
+        def asked():
+            private = dpp.protect("p", max_rows=9).group_by({"g": ["A", "B", "nobody"]})
+            return private.agg(*(pl.col(name).dp.median() for name in columns)).scaled_to(epsilon=10**6)
+
+        here, there = asked(), asked()
+        answers, expected = self.release(here, self.table(rows)).sort("g"), there.release(rows).sort("g")
+        assert [(one.name, one.value) for one in here.found] == [(one.name, one.value) for one in there.found]
+        for name in columns:
+            one, two = (
+                each[name].cast(pl.Datetime("us")).to_physical()
+                if name in ("day", "at")
+                else each[name].cast(pl.Float64)
+                for each in (answers, expected)
+            )
+            assert one.to_list() == two.to_list(), name
+            assert one.is_null().to_list() == [False, False, True]
+
     def test_what_is_refused_of_one_table_costs_nothing(self):
         budget = dpp.Budget(epsilon=1)
         table, other = self.table(VISITS), self.table(VISITS.drop("month"))

@@ -27,6 +27,7 @@ _publication = of("frames/test_publication.py")
 _cached = of("frames/test_cached.py")
 _staged = of("frames/test_staged.py")
 _limit_rule = of("mechanisms/test_limit_rule.py")
+_found_grids = of("frames/test_found_grids.py")
 
 _synthetic = of("privacy/test_synthetic.py")
 
@@ -62,6 +63,12 @@ MUTANTS = [
         "limits that were found are not used", "::test_what_is_found_is_what_people_have"),
     _staged("LimitChoice.beyond", "passed = passed[::-1]", "pass",
         "a lower bound is found as if values were beyond it that are not", "::test_what_is_found_is_what_people_have"),
+    _found_grids("bound_rule", "not of_ranks", "True", "scores of bounds of a quantile have twice the range that is charged",
+        "::test_bounds_of_quantiles_have_the_range_of_one_person"),
+    _found_grids("Shown.columns", "people >= (output.query.least_people(counted) if hides else self.presentation.min_people)",
+        "people >= self.presentation.min_people", "groups of nobody show a point of the grid", "::test_answers_are_near_the_medians_and_of_nobody_null"),
+    _found_grids("StagedRequest._with", "query.with_bounds(column, **ends[ask.name])", "query", "bounds that are found are not used",
+        "::test_answers_are_near_the_medians_and_of_nobody_null"),
     _limit_rule("Rule.scores", "np.maximum(of_candidates - np.array(self.targets, np.int64), 0)",
         "abs(of_candidates - np.array(self.targets, np.int64))", "scores of limits have two sides, and twice the range",
         "::test_one_person_moves_scores_apart_by_at_most_their_range"),

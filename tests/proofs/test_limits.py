@@ -70,6 +70,44 @@ def test_stages_lose_the_sum_of_their_losses_whatever_the_limit(rule, mechanism)
     assert worst > 0.9 * float(FIRST + SECOND), worst
 
 
+def laws_of_medians(values, mechanism, second=lambda _: SECOND):
+    """The probability of both bounds together with each median on the whole numbers between them."""
+    found = {}
+    for sign in (-1, 1):
+        rule = Rule((0, 1, 3), (0, 0, 0), (0, 1, 2))
+        beyond = np.array([sum(sign * x > b for x in values) for b in rule.counted], np.int64)
+        law = reference.law(rule.scores(beyond).tolist(), rate=FIRST / 2, mechanism=mechanism, digits=30)
+        found[sign] = dict(zip(rule.candidates, reference.floats(law), strict=True))
+    rows = []
+    for low, high in itertools.product(found[-1], found[1]):
+        clipped = [min(max(x, -low), high) for x in values]
+        misses = [
+            max(0, len(values) - 2 * sum(x <= c for x in clipped), 2 * sum(x < c for x in clipped) - len(values) + 1)
+            for c in range(-low, high + 1)
+        ]
+        rate = second((low, high)) / 2  # their range is 2
+        law = reference.law([-miss for miss in misses], rate=rate, mechanism=mechanism, digits=30)
+        rows += [found[-1][low] * found[1][high] * float(p) for p in reference.floats(law)]
+    return np.log(rows)
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+def test_a_quantile_on_a_grid_that_is_found_loses_the_sum(mechanism):
+    """Both bounds share the loss of the first stage: over all small data sets and one person more."""
+    worst, control = 0.0, 0.0
+    for size in range(3):
+        for values in itertools.combinations_with_replacement((-4, -1, 0, 2, 4), size):
+            for more in (-4, -1, 0, 2, 4):
+                of = ([*values], [*values, more])
+                worst = max(worst, abs(np.subtract(*(laws_of_medians(one, mechanism) for one in of))).max())
+                # The control: a rate that grows with the number of candidates.
+                wide = lambda y: SECOND * (1 + sum(y))  # noqa: E731
+                control = max(control, abs(np.subtract(*(laws_of_medians(one, mechanism, wide) for one in of))).max())
+    assert worst <= float(FIRST + SECOND) + 1e-6
+    assert worst > 0.5 * float(FIRST + SECOND), worst
+    assert control > float(FIRST + SECOND)
+
+
 def test_noise_that_ignores_the_limit_loses_more():
     """The control: noise of the smallest candidate, and a count that keeps what the limit lets through."""
     assert largest_epsilon(RULES[0], "permute_and_flip", lambda _: claim_of(1)) > 2 * float(FIRST + SECOND)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.extras import require
-from dp_polars._bins.binning import Beyond, Binning, Clamping, FloatSteps, NearestBinning, OneCode
+from dp_polars._bins.binning import Beyond, Binning, Clamping, FloatSteps, NearestBinning, OneCode, Pieces
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
 if TYPE_CHECKING:
@@ -142,10 +143,21 @@ def code(binning: Binning, value: Column) -> Column | None:
 def _code_by_comparing(binning: Beyond, value: Column) -> Column:
     """Return how many ends a number is above."""
     above, dtype = long(binning.thresholds.below), binning.column
+    value = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
     for end in binning.thresholds.values.tolist():
-        constant = sf.lit(Decimal(end).scaleb(-dtype.scale) if isinstance(dtype, pl.Decimal) else end)
-        above = above + (value > constant).cast("long")
+        above = above + (value > _constant(end, dtype)).cast("long")
     return above
+
+
+def _constant(end: Any, dtype: pl.DataType | None) -> Column:  # noqa: ANN401
+    """Return a physical integer, or a float, as the value of a column that `_PHYSICAL` does not have."""
+    if isinstance(dtype, pl.Decimal):
+        return sf.lit(Decimal(end).scaleb(-dtype.scale))
+    if isinstance(dtype, pl.Duration):
+        return sf.lit(timedelta(microseconds=end))
+    if dtype == pl.Datetime("us"):
+        return sf.lit(str(datetime(1970, 1, 1) + timedelta(microseconds=end))).cast("timestamp_ntz")
+    return sf.lit(end)
 
 
 def _code_by_steps(binning: NearestBinning, value: Column) -> Column | None:
@@ -156,10 +168,31 @@ def _code_by_steps(binning: NearestBinning, value: Column) -> Column | None:
         place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
         # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
         return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
+    if isinstance(steps, Pieces):
+        return _code_by_pieces(steps, value, dtype)
     if steps is None or dtype is None or not (dtype in _PHYSICAL or dtype.is_integer()):
         return None
     physical = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
     return clip(steps.place(clip(physical.cast("long"), steps.low, steps.high), long, divide), 0, last)
+
+
+def _code_by_pieces(pieces: Pieces, value: Column, dtype: pl.DataType | None) -> Column | None:
+    """Return the code of a value by the steps of the piece in which it lies; None where only Python has it."""
+    low, high, code = pieces.low, pieces.ends[-1], sf.lit(None).cast("long")
+    if isinstance(pieces.steps[0], FloatSteps):
+        inside = sf.greatest(sf.lit(low), sf.least(value.cast("double"), sf.lit(high)))
+    elif dtype is None or not dtype.is_numeric() or (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS):
+        return None
+    else:
+        inside = _digits(value, dtype, low, high)
+    for steps, end, first in reversed(list(zip(pieces.steps, pieces.ends, pieces.codes, strict=True))):
+        if isinstance(steps, FloatSteps):
+            place = sf.ceil((inside - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)).cast("long")
+        else:
+            place = steps.place(inside, long, divide)
+        last = sf.lit(end) if isinstance(end, float) else long(end)
+        code = sf.when(inside <= last, place + long(first)).otherwise(code)
+    return code
 
 
 def weighs_exactly(spec: HistogramSpec) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._bins.binning import Beyond, FloatSteps, IntegerSteps, NearestBinning, OneCode
+from dp_polars._bins.binning import Beyond, FloatSteps, IntegerSteps, NearestBinning, OneCode, Pieces
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
@@ -59,6 +59,8 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
         place = _clip(_double(value, dtype), floating(low), floating(high)) - floating(steps.start)
         place = place * floating(steps.per_step)
         return within((place - floating(0.5)).ceil(), 0, last)
+    if isinstance(steps, Pieces):
+        return _by_pieces(steps, value, dtype, dialect)
     thresholds = binning.thresholds
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
@@ -211,15 +213,39 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> V
     are_floats = values.dtype.kind == "f"
     place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
     constants = [floating(point) if are_floats else integer(point) for point in values.tolist()]
+    return _between(place, constants, lambda first: integer(below + first))
+
+
+def _between(place: Value, constants: Sequence[Value], of: Callable[[int], Value]) -> Value:
+    """Return what a value has by how many ascending constants it is above."""
 
     def tree(first: int, end: int) -> Value:
-        """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
+        """Return that of a value that is above the first constants, and not above those from `end` on."""
         if first == end:
-            return integer(below + first)
+            return of(first)
         middle = (first + end) // 2
         return ibis.ifelse(place > constants[middle], tree(middle + 1, end), tree(first, middle))
 
-    return tree(0, len(values))
+    return tree(0, len(constants))
+
+
+def _by_pieces(pieces: Pieces, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
+    """Return the code of a value, by the steps of the piece in which it lies."""
+    are_floats = isinstance(pieces.steps[0], FloatSteps)
+    as_constant, low, high = floating if are_floats else integer, pieces.low, pieces.ends[-1]
+    if are_floats:
+        inside = _clip(_double(value, dtype), floating(low), floating(high))
+    else:
+        inside = physical(value, dtype, low, high)
+
+    def code_in(piece: int) -> Value:
+        steps, first = pieces.steps[piece], integer(pieces.codes[piece])
+        if not isinstance(steps, FloatSteps):
+            return steps.place(inside, integer, dialect.divide) + first
+        place = (inside - floating(steps.start)) * floating(steps.per_step)
+        return within((place - floating(0.5)).ceil(), 0, pieces.sizes[piece] - 1) + first
+
+    return _between(inside, [as_constant(end) for end in pieces.ends[:-1]], code_in)
 
 
 def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
