@@ -68,7 +68,7 @@ MUTANTS = [
         "::test_runs_left_out_win_as_often_as_they_should"),
     _scores("blocks_of_gaps", "gaps[group]", "gaps[0]", "close races of a group are run with another's scores"),
     # --- Codes
-    of("bins/test_found_grids.py")("_encoder_by_pieces", "// strides[piece]", "// strides[0]", "all decades of a grid have the steps of the first",
+    of("bins/test_found_grids.py")("_encoder_by_pieces", "(inside + offsets[piece]) // strides[piece]", "(inside + offsets[piece]) // strides[0]", "all decades of a grid have the steps of the first",
         "::test_codes_are_those_of_a_list_of_the_points"),
     _encoding("_without_nulls", "codes[column.is_null().to_numpy()] = size", "pass", "null counts as a value",
         "::test_integers_go_to_the_nearest_integer"),
