@@ -97,6 +97,8 @@ TITLES = {
     "diagnosis": "The most common diagnosis",
     "by_hospital": "Stays by hospital",
     "in_all": "All hospitals together",
+    "cross: count by region": "People by region",
+    "cross: count by age": "People by age",
     "cross: count by region, age": "People by region and age",
     "trend": "Stays by month",
     "referrers": "Who refers",

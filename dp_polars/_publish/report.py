@@ -51,7 +51,8 @@ h2 { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; l
 p, dd, li { max-width: 44rem; }
 .about { font-size: 1.1rem; }
 .wide, figure, dd { overflow-x: auto; }
-table { border-collapse: collapse; margin: .5rem 0 1rem; overflow-wrap: break-word; font-size: .9rem; }
+table { border-collapse: collapse; min-width: min(24rem, 100%); margin: .5rem 0 1rem; overflow-wrap: break-word;
+  font-size: .9rem; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left; vertical-align: top; }
 td { text-align: right; font-variant-numeric: tabular-nums; }
@@ -80,6 +81,7 @@ dd:has(table) { max-width: none; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   .wide, figure, dd { overflow: visible; }
   table { font-size: 8pt; overflow-wrap: anywhere; }
+  thead th, .range { overflow-wrap: normal; }
   th, td { padding: .15rem .3rem; }
   .dp-statement th, .dp-statement td:nth-child(3) { overflow-wrap: normal; }
   .dp-statement td { min-width: 3.5rem; }
@@ -355,7 +357,7 @@ def _shown(section: Section, heading: str, words: Words, sections: Sequence[Sect
     for table in tables_of(keys, columns, heading, labels):
         yield from table.to_html()
     below = said_once({labels.column(ask.name): _cut_of(query, ask) for ask in query._asks})
-    below += [*_found(query, labels), *_how_much(query, sections), *_ranks(query, labels)]
+    below += [*_found(query, labels), *_how_much(query, sections, words.titles), *_ranks(query, labels)]
     if any(cell.small for column in columns for cell in column.cells):
         below.append("Grey groups may be empty: their number of people is within its noise. Read nothing into them.")
     if request.pipeline.unchecked:
@@ -414,13 +416,13 @@ def _found(query: PrivateQuery, labels: Labels) -> Iterator[str]:
         yield f"{of}: {what} was found privately; about {text_of(max(one.people, 0))} people {has} ({low} to {high})."
 
 
-def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
+def _how_much(query: PrivateQuery, sections: Sequence[Section], titles: Mapping[str, str]) -> Iterator[str]:
     for name, other, released, *_ in sections:
         asked = other._request
         if isinstance(asked, PeopleRequest) and asked.is_about(query._request) and released.height == 1:
             ask = other._asks[0]
             number, low, high = with_ends(released, other._asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            between = f"{text_of(low, 0)} to {text_of(high, 0)}; see {name}"
+            between = f"{text_of(low, 0)} to {text_of(high, 0)}; see {titles.get(name, name)}"
             yield f"About {text_of(number)} rows do not count because of these limits ({between})."
 
 

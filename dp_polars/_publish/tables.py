@@ -22,7 +22,7 @@ from dp_polars._statistics.measures import Multiple
 from dp_polars._statistics.statistic import Asked
 
 _MOST_COLUMNS = 24  # values of a second key that stand side by side
-_USUAL_COLUMNS = 12
+_USUAL_COLUMNS = 8  # with more of them a table is wide, and is turned if its first key has no more
 _LONG = 40  # rows from which on a table is folded
 MOST = 1000  # rows of a table that are shown
 _DIGITS = 4  # significant digits of a number without an interval
@@ -107,7 +107,7 @@ def _ends(ask: Ask[Asked]) -> tuple[str, str]:
 
 
 def named_quantile(alpha: Fraction) -> str:
-    return "median" if alpha == Fraction(1, 2) else f"{show(100 * alpha)} %"
+    return "median" if alpha == Fraction(1, 2) else f"{show(100 * alpha)}\u00a0%"
 
 
 def _small(ranged: pl.DataFrame, asks: Sequence[Ask[Asked]], people: str | None) -> list[bool]:

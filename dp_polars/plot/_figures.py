@@ -173,10 +173,16 @@ def _above(text: str) -> alt.TitleParams:
     return alt.TitleParams(wrap(text, 34), anchor="start", frame="group", fontSize=12, fontWeight="bold", offset=6)
 
 
-def _color(field: str, order: Sequence[str], title: str) -> alt.Color:
-    legend = alt.Legend(
-        title=title, orient="top", labelFontSize=12, titleFontSize=12, labelLimit=0, symbolType="circle"
-    )
+# How a line is in a legend: as wide and as dark as it is drawn, and not as its band.
+_STROKE = {"symbolType": "stroke", "symbolSize": 700, "symbolStrokeWidth": 2, "symbolOpacity": 1}
+
+
+def _legend(title: str, **symbol: Any) -> alt.Legend:  # noqa: ANN401
+    return alt.Legend(title=title, orient="top", labelFontSize=12, titleFontSize=12, labelLimit=0, **symbol)
+
+
+def _color(field: str, order: Sequence[str], title: str, **symbol: Any) -> alt.Color:  # noqa: ANN401
+    legend = _legend(title, **symbol or {"symbolType": "circle"})
     scale = alt.Scale(domain=list(order), range=COLORS[: len(order)])
     return alt.Color(f"{field}:N", sort=list(order), scale=scale, legend=legend)
 
@@ -232,14 +238,16 @@ def over_time(
         y = alt.Y("number", scale=_scale(from_zero), axis=y_axis, **style)
         base: Any = alt.Chart(points).encode(x=x)
         color: Any = {}
+        title = ", ".join(map(labels.column, groups.keys))
         if not (one or several):
-            title = ", ".join(map(labels.column, groups.keys))
-            color = {"color": _color("series", order, title)}
+            color = {"color": _color("series", order, title, **_STROKE)}
         mark: dict[str, Any] = {} if color else {"color": COLORS[0]}
         dash: Any = {}
         if color:
             dashes = alt.Scale(domain=order, range=DASHES[: len(order)])
-            dash = {"strokeDash": alt.StrokeDash("series:N", sort=order, scale=dashes, legend=None)}
+            dash = {
+                "strokeDash": alt.StrokeDash("series:N", sort=order, scale=dashes, legend=_legend(title, **_STROKE))
+            }
         band = base.mark_area(opacity=0.15 if color else 0.25, **mark).encode(
             y=alt.Y("low", **_of_ends(y)), y2="high", **color
         )

@@ -391,7 +391,7 @@ def test_quantiles_have_a_column_each_and_top_k_is_ranked(tmp_path):
     released = query.release(intervals=True)
     path = dpp.report(released, query, tmp_path / "page.html")
     (table,) = tables_in(path)
-    assert table["headers"] == ["region", "stay, 25 %", "stay, median", "stay, 90 %", "top"]
+    assert table["headers"] == ["region", "stay, 25\u00a0%", "stay, median", "stay, 90\u00a0%", "top"]
     for (_, cells, _), row in zip(table["rows"], released.iter_rows(named=True), strict=True):
         assert [*map(int, cells[:3])] == row["stay"]
         assert cells[3].split("\n")[1:] == row["top"]
