@@ -241,10 +241,10 @@ def figures(drafted: Draft) -> Iterator[str]:
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
         said = [
-            f"{one['output']} is right in 95 % of releases if the top one gaps by {one['gap']:,.0f} {one['gap_unit']}."
+            f"{one['output']} is right in 95 % of releases with a gap of {one['gap']:,.0f} {one['gap_unit']}."
             for one in sure.rows(named=True)
         ]
-        yield figure("Is the top one right? By how far it gaps", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
+        yield figure("Is the top one right? By its gap", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:

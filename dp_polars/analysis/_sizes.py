@@ -136,7 +136,7 @@ def size_needed(
 
 @called
 def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
-    """Return how probable the most common candidate is at least, by how far it gaps. It reads no row.
+    """Return how probable the most common candidate is at least, by its gap. It reads no row.
 
     Parameters
     ----------

@@ -468,7 +468,7 @@ def error_by_size(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart |
 
 
 def best_by_gap(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
-    """Plot how probable the most common candidate is at least, by how far it gaps, one line per mode.
+    """Plot how probable the most common candidate is at least, by its gap, one line per mode.
 
     `frame` is what `dp_polars.analysis.best_by_gap` returned, of six modes at most; `look`, and errors, are as for
     `error_by_size`.
