@@ -61,49 +61,49 @@ def protect(
     Parameters
     ----------
     privacy_unit
-        The column that tells people apart; null and NaN in it are dropped. Or a list of columns, in any order: each
-        combination of their values is one "person", such as a month of a patient, and what is guaranteed is guaranteed
-        to that month alone. A null or NaN in one of them drops the row. None: every row is another person.
+        The column that identifies a person. Rows with null or NaN in it are dropped. A list of columns protects each
+        combination of their values, such as one month of one patient: the guarantee is then for that month only. None:
+        every row is another person.
     budget
         The budget that every release charges, before a row is read. None: nothing is recorded.
     max_rows, max_groups, max_rows_per_group
-        How much of one person may count in one output: rows in all, groups, rows in each group. In numbers (counts,
-        sums, means, variances), a person with more counts in part: all of that person's rows get the same weight below
-        one. For modes, quantiles and other choices a random subset of that person's rows is kept. Modes count distinct
-        people, so that only the number of a person's groups matters to them; quantiles need a limit on rows.
-        `PrivateFrame.with_limits` sets other ones. Left out: the limits that a statistic needs are found privately,
-        where its query is `scaled_to` one guarantee. None: no such limit.
+        Contribution limits: the most that counts of one person in one output, as rows in all, groups, and rows in each
+        group. In numbers (counts, sums, means, variances), a person beyond them counts in part: all rows of that person
+        get one weight below 1. For modes, quantiles and other choices, a random subset of the rows counts. A mode
+        counts distinct people, so only `max_groups` matters. A quantile needs a limit on rows. If left out, the limits
+        that a statistic needs are found privately, if its query is `scaled_to` one guarantee. None: no limit.
+        `PrivateFrame.with_limits` sets other limits.
     max_norm
-        For numbers alone, in place of `max_rows` and `max_groups`: the most that the norm of a person's numbers of rows
-        per group may be, in full. With a loss in epsilon it is their sum; with a loss in rho, or a guarantee of
-        (epsilon, delta), the root of the sum of their squares. `max_rows_per_group` caps each number first.
+        A limit for numbers only, in place of `max_rows` and `max_groups`: on the norm of a person's numbers of rows per
+        group. With a loss in epsilon, the norm is their sum. With a loss in rho, or a guarantee of (epsilon, delta), it
+        is the root of the sum of their squares. `max_rows_per_group` caps each number first.
     neighboring_relation
         "add_or_remove_one" (person) or "replace_one".
     dataset
-        A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, caches every
-        released answer, and the same statistic about the same name gives that answer again and costs nothing. You
-        guarantee that the name stands for the same rows for good: for other rows the cached answer would be wrong,
-        though no leak. Preprocessing belongs to the data set: another plan under the same name is drawn and
-        charged, and what runs Python code is not cached. Other rows in memory are refused, and a `CachedAnswerWarning`
-        says where files have changed. `release(ignore_cache=True)` draws and pays anew. Another version of Polars or
-        of this package may take a statistic for another one: then it is charged. None: nothing is cached.
+        A name for these very rows, such as "visits 2026-11". `budget` must have a path then, and caches every released
+        answer. The same statistic about the same name returns that answer again and costs nothing. You guarantee that
+        the name denotes the same rows for good: for other rows the cached answer would be wrong, though no leak.
+        Preprocessing belongs to the data set, so another plan under the same name is charged. Plans that run Python
+        code are not cached. Other rows in memory are refused, and a `CachedAnswerWarning` reports changed files.
+        `release(ignore_cache=True)` pays for a new answer. Another version of Polars or of this package may do so,
+        too. None: nothing is cached.
     unchecked
-        Whether to leave out the look at what made the rows, for transformations that it can't follow. "I know that each
-        person's rows follow from that person's": where they don't, one person changes the rows of others, and the loss
-        has no limit. It is in the claim, the ledger, the statement and the report.
+        Whether to accept any preprocessing: "I know that each person's rows follow from that person's". If they don't,
+        one person changes other people's rows, and the loss has no limit. The claim, the ledger, the statement and the
+        report mention it.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or, on data, if the frame's plan visibly mixes people (an aggregation or a
-        window without the unit, unique, head or slice …); if, without a privacy unit, it may make several rows of one
-        or read a file twice; or if Polars can't find out the columns (what it says may quote a row, and is not shown).
+        If an argument is not as described. On data also if the plan visibly mixes people (an aggregation or a window
+        without the unit, unique, head or slice), or if Polars can't resolve the columns. Its own message may quote a
+        row, so it is not shown. Without a privacy unit also if the plan may repeat rows or read a file twice.
 
     Notes
     -----
-    The data set is the table that is handed over; neighbours are two such tables, one without the rows of one person.
-    The caller guarantees that keys, candidates, limits and clipping bounds are public, and that what made the
-    table carries nothing of others into a person's rows.
+    The data set is the table that you give. Neighbours are two such tables, one without the rows of one person. You
+    guarantee that keys, candidates, limits and clipping bounds are public, and that preprocessing carries nothing of
+    others into a person's rows.
 
     Proof: :doc:`/proofs/contributions`, of numbers :doc:`/proofs/norms`, and of limits that are found
     :doc:`/proofs/limits`.

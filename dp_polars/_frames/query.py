@@ -390,40 +390,36 @@ class PrivateQuery(OfAnswers, WithoutRows):
         return self._request.delta
 
     def explain(self) -> pl.DataFrame:
-        """Return what a release would cost and how good it would be, without reading a row.
+        """Return the cost and the errors of a release, without reading a row.
 
         Returns
         -------
         DataFrame
-            One row per output, and the same columns for all queries. Printed alone, it shows the most important ones,
-            and below them all notes, what several outputs share once; what is made of it (`select`, `drop`) prints as
-            any frame.
+            One row per output, with the same columns for all queries. When printed, it shows the most important columns
+            and all notes. Frames made of it (`select`, `drop`) print as any frame.
 
             `output`, `selects`: the name and the statistic.
 
-            `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
-            true number, under the limits; of a list of quantiles all answers are. Null for means,
-            whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. With `within`
-            an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
-            is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
+            `error_95`: with probability 0.95, the answer of a group is at most this far from the best one, or from the
+            true number, under the limits. For a list of quantiles, this is true of all answers. Null for means, because
+            their error depends on the rows of the group: `note` gives it for 1,000 and 100 rows. With `within`, a mean
+            has the error of groups of at least `rows` rows. For keys: the number of people from which a key is shown
+            with that probability. Without a loss, an output has neither an error nor `epsilon`, `rho` and `rate`.
 
             `error_unit`: "people", "rows", "the column's unit" or "the weights' unit", also of a gap.
 
-            `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
+            `epsilon`, `rho`: the loss of one person over all groups, in both units. A discrete Gaussian has no epsilon.
             `delta` (0 for all but keys) is spent in addition.
 
-            `note`: where noise grows with the number of groups; beyond which limits people count in part, or rows are
-            dropped, and between which clipping bounds values count, which `error_95` leaves out; why this mechanism was
-            chosen, and whether another statistic
-            would do better. The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names
-            the other unit where its budgets charge less by a tenth or more. After `scaled_to` a guarantee, notes say
-            which unit was taken, and the error in the other.
+            `note`: the limits beyond which people count in part or rows are dropped, and the clipping bounds, which
+            `error_95` leaves out; the reason for this mechanism; and a better statistic, if there is one. The first
+            row's note ends with the cost of the whole release, also as an ε at δ = 10⁻⁶. After `scaled_to` a guarantee,
+            notes give the unit, and the error in the other one.
 
-            The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
-            and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `limits` (those on a person's rows
-            that the output has, as text; null without any, and for keys), `score_range` (R of one person's row, or of
-            one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`) and `rate`
-            (λ). `groups` is null for keys.
+            The others are `mechanism`, `candidates` (null for keys, and if only the column's type names them and no
+            data is bound; 1 for a number), `neighboring_relation`, `privacy_unit`, `limits` (as text; null without any,
+            and for keys), `score_range` (R of one person's row, or of one person; of a list of quantiles 1 or 2, see
+            `dp_polars.quantile`) and `rate` (λ). `groups` is null for keys.
         """
         return self._request.explain(self._public_engine)
 
@@ -435,7 +431,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return the privacy statement of this query, for those who publish, sign and review its release.
 
-        Nothing is read of the rows, or charged. It says "planned": a query does not know whether it was released.
+        It reads no row and charges nothing. Its state is "planned", because a query does not know its releases.
 
         Parameters
         ----------
@@ -444,15 +440,14 @@ class PrivateQuery(OfAnswers, WithoutRows):
         **known
             Facts that only people know, by the names of the public registry's schema: `name`, `data_curators`,
             `description`, `intended_use`, `data_product_region`, `data_product_sector`, `publication_date`, `actors`,
-            `justification` and others; an error lists them, and names a value that a field doesn't accept. Your
-            text never replaces what the package knows: it is added after that.
+            `justification` and others. An error lists them all. Your text never replaces facts of the package: it is
+            added to them.
 
         Returns
         -------
         Statement
-            With `to_markdown`, `to_html` and `to_yaml`. Names of files are in it, and the transformations after
-            `protect`; the transformations before it by their kinds alone. With a budget, it says what is charged there
-            so far.
+            With `to_markdown`, `to_html` and `to_yaml`. It contains names of files, the transformations after
+            `protect`, and the kinds of those before it. With a budget, it gives all charges so far.
 
         Examples
         --------
@@ -474,45 +469,44 @@ class PrivateQuery(OfAnswers, WithoutRows):
     ) -> Self:
         """Return this query with one guarantee for all of its outputs, shared among them.
 
-        Outputs with a loss, or with `within`, keep it, and those without one share the rest: equally, or by
-        their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was
-        requested `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
-        budget, limits, the delta of keys, and mechanisms that were requested by name, stay. Selected keys without a
-        delta share what of it is for keys.
+        Outputs with a loss, or with `within`, keep it. Those without one share the rest, equally or by their
+        `loss_weight`. If every output has a loss, all of them are scaled by one factor. An output with `within` then
+        has another error: see `explain`. No row is read, and nothing is charged. Rows, budget, limits, the delta of
+        keys, and mechanisms that you named, stay. Selected keys without a delta share the part for keys.
 
         Parameters
         ----------
         epsilon, delta
             With a delta, above 0 and below 1: the query keeps (epsilon, delta)-differential privacy, *in the unit with
-            the smaller errors*. In `epsilon` the losses add up to epsilon; in `rho` to the largest rho that proves
-            (epsilon, delta), without the part of delta that the frame's budget leaves to keys. Where the query is all
-            that is released for the guarantee, and selects no keys, nothing is left to them: without a budget, or
-            where nothing is spent of one with the same epsilon and delta. If all of its noise is Gaussian then, its
-            rho is larger still. So what is scaled to the guarantee of a budget fits into it exactly.
+            the smaller errors*. In `epsilon` the losses add up to epsilon. In `rho` they add up to the largest rho that
+            proves (epsilon, delta), without the part of delta that the budget leaves to keys. Nothing is left to keys
+            if the query selects none and is all that is released for the guarantee: without a budget, or with an unused
+            one of the same epsilon and delta. If all noise is Gaussian then, rho is larger still. So a query that is
+            scaled to the guarantee of a budget fits into it exactly.
         epsilon, rho
-            Without a delta: what one release shall cost, exactly one of them. Outputs without a loss get theirs in this
-            unit; all others keep unit and mechanism.
+            Without a delta: the cost of one release, exactly one of them. Outputs without a loss get one in this unit.
+            All others keep unit and mechanism.
         none of them
-            All that the budget has left: of a guarantee of (epsilon, delta) in the unit with the smaller errors.
+            All that the budget has left: of a guarantee (epsilon, delta), in the unit with the smaller errors.
 
         Returns
         -------
         PrivateQuery
-            With a delta, `explain` says which unit was taken, and which error the other one would have cost. Compared
-            are the geometric means of `error_95` over all outputs, of each by its better mechanism in that unit; for a
-            mean that has no `rows`, in groups of 1,000. An output that exists in epsilon alone (a gap, a first above a
-            threshold), or in rho alone (Gaussian noise by name), decides for all. Where the frame's budget has room in
-            one unit alone, that is taken.
+            With a delta, `explain` shows the unit, and the error in the other one. The package compares the geometric
+            means of `error_95` over all outputs, each by its better mechanism in that unit. A mean without `rows` is
+            compared in groups of 1,000. An output that exists only in epsilon (a gap, a first above a threshold) or
+            only in rho (Gaussian noise by name) decides for all. If the budget has room in only one unit, that unit is
+            used.
 
-            Without a delta, it costs exactly that where all losses are in this unit. Otherwise the factor is the
-            largest of four significant digits at which the query costs at most that.
+            Without a delta, it costs exactly that if all losses are in this unit. Otherwise the factor is the largest
+            one of four significant digits that costs at most that.
 
         Raises
         ------
         TypeError, ValueError
             If an argument is not as described, if outputs that keep their loss leave nothing to the others, if keys
-            spend more than their part of delta, if noise would have no room in 64 bits, or if epsilon is given without
-            delta and an output has discrete Gaussian noise, which has a loss in rho only.
+            spend more than their part of delta, if noise would not fit in 64 bits, or if epsilon is given without delta
+            and an output has discrete Gaussian noise, which has no epsilon.
 
         Examples
         --------
@@ -548,9 +542,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
     ) -> PrivateQuery:
         r"""Count the rows that do not count because of the limits: those that are dropped or scaled away.
 
-        Up to a public number of rows of each person are counted.
+        It counts at most a public number of rows of each person.
 
-        Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. Each person counts for at
+        Pure DP (epsilon) or zCDP (rho) for one person, in addition to the cost of this query. Each person counts for at
         most `per_person` rows, so the noise is that of a sum with that limit, under both neighbouring relations.
 
         Proof: :doc:`/proofs/contributions`.
@@ -558,21 +552,19 @@ class PrivateQuery(OfAnswers, WithoutRows):
         Parameters
         ----------
         per_person
-            The most rows of one person that are counted, a public integer of at least 1: never take it from the rows.
-            Rows of people who lose more are missing in the answer; the noise grows with it.
+            The most rows of one person that are counted, a public integer of at least 1. Never take it from the rows.
+            The answer misses further rows of people who lose more, and the noise grows with this number.
         epsilon, rho, loss_weight, mechanism
-            The loss, and the rest, as for `dp_polars.len`. Without a loss, `scaled_to` says it.
+            As for `dp_polars.len`. Without a loss, use `scaled_to`.
 
         Returns
         -------
         PrivateQuery
             With one output, "n_rows_dropped", an Int64 for all groups together. A person counts for the output that
-            loses most, to the nearest whole row. In numbers people beyond the limits count in part: six rows of weight
-            ½ are three rows that do not count. In other outputs `max_groups` keeps random groups: the number of dropped
-            rows is that of an average release. If an output counts people, a row is one candidate in one group. Clipped
-            totals drop no row, and rows that a join leaves out before are not counted. Together with a noisy number of
-            rows it shows how far a share, a mean or a mode may be from that of all rows. It may be negative: `.clip(0)`
-            afterwards is free.
+            loses most, to the nearest whole row. Six rows of weight ½ are three rows that do not count. If `max_groups`
+            keeps random groups, the number is that of an average release. If an output counts people, a row is one
+            candidate in one group. Clipped totals drop no row, and rows that a join left out before are not counted.
+            The answer may be negative, and `.clip(0)` afterwards is free.
 
         Examples
         --------
@@ -622,61 +614,56 @@ class PrivateQuery(OfAnswers, WithoutRows):
         frame
             The private rows, if the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or an
             object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas). A reader
-            gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
+            gives its rows once. Rows that others took from it before are missing, and after a release it is refused.
         intervals
-            Whether every number comes with the ends of its 95 % confidence interval, `NAME_low` and `NAME_high`. The
-            number without noise, under the limits of `protect`, lies between them with probability 0.95 at least.
-            That follows from the noise, and costs nothing. No confidence interval shows what the limits do: people
-            beyond them count in part. So counts and sums are too low if people have more, and their intervals are, too.
-            `n_rows_dropped` counts the rows that are lost by that. Ends of counts are whole numbers, rounded outward
-            where people may count in part; the answer is the nearest whole number. "all": wider intervals, which hold
-            together. With probability 0.95 at least, all numbers of the release are inside, in all groups; each count
-            of a list is one of them.
+            Whether every number has a 95 % confidence interval, `NAME_low` and `NAME_high`. The number without noise,
+            under the limits of `protect`, lies between them with probability at least 0.95. This costs nothing. No
+            confidence interval covers the effect of limits: if people have more rows, counts and sums are too low, and
+            so are both ends. `n_rows_dropped` counts the lost rows. Ends of counts are whole numbers, rounded outward
+            if people may count in part. "all": wider intervals, which all hold together with probability at least 0.95,
+            in all groups, and for each count of a list.
         min_people
-            If given, the other outputs of a group, and their intervals, are null where its released number of people is
-            lower; a list is null as a whole. The query must have exactly one `n_people` without `where` (where every
-            row is a person, `len` without `where`). It hides what is mostly noise, and protects nobody further.
+            If given, the other outputs of a group, and their intervals, are null if its released number of people is
+            lower. The query must have exactly one `n_people` without `where` (if every row is a person, one `len`
+            without `where`). This hides noise, and protects nobody further.
         sure
-            Whether it is the lower end of that number's range that must be `min_people` or more: of the 95 % confidence
-            interval, or with `intervals="all"` of the wider one.
+            Whether the lower end of that number's confidence interval must be `min_people` or more.
         engine
-            Polars' engine: "auto", "in-memory" or "streaming". "auto" takes no notice of
-            `polars.Config.set_engine_affinity`. "gpu" is refused, for steps were tried on the CPU's engines alone.
+            Polars' engine: "auto", "in-memory" or "streaming". `polars.Config.set_engine_affinity` does not matter.
+            "gpu" is refused, because transformations were tried only on the CPU's engines.
         partitions
-            Into how many parts the people are divided, one being counted after the other: more parts take less
-            memory and more time. None: a part for every 1 GiB or so; the rows are counted first.
+            The number of parts of people that are counted one after the other: more parts take less memory and more
+            time. None: one part for every 1 GiB or so. Then the rows are counted first.
         ignore_cache
-            Whether to draw and pay anew where the budget caches an answer to this statistic: see `dataset` of
-            `dp_polars.protect`.
+            Whether to pay for a new answer although the budget caches one: see `dataset` of `dp_polars.protect`.
         unchecked
             As for `dp_polars.protect`, of the rows that are given here.
 
         Returns
         -------
         DataFrame
-            The public keys, each once and in their given order, then one column per output, and after a quantile that
-            was requested with an interval its ends, `NAME_low` and `NAME_high`. Groups without rows are answered like
-            any other. Rows of other keys are ignored.
+            The public keys, each once and in their given order, then one column per output. A quantile with an interval
+            has its ends, `NAME_low` and `NAME_high`. Groups without rows are answered like any other. Rows of other
+            keys are ignored.
 
         Raises
         ------
         BudgetExceededError
-            If the budget has too little left. Nothing is charged then, and no row is read.
+            If the budget has too little left. Nothing is charged, and no row is read.
         ReleaseError
-            If the engine fails on the private rows, or they can't be read; the charge stays.
+            If the engine fails on the private rows, or can't read them. The charge stays.
         TypeError, ValueError
-            If the frame is missing or has other columns than the query needs, or if a file was rewritten since its
-            columns were found out, or since `protect`; if an argument is not as described, or nothing counts the people
-            for `min_people`. Nothing is charged then.
+            If the frame is missing or has other columns than the query needs, if a file was rewritten since `protect`,
+            if an argument is not as described, or if nothing counts the people for `min_people`. Nothing is charged.
 
         Notes
         -----
-        `intervals`, `min_people` and `sure` are no part of the statistic. Where the data has a name (`dataset` of
-        `dp_polars.protect`), the budget keeps what was drawn, of all groups: released again with other ones, the same
-        numbers are shown in another way, and nothing is charged. Without a name each release draws, and is charged.
+        `intervals`, `min_people` and `sure` change only how an answer is shown. If the data has a name (`dataset` of
+        `dp_polars.protect`), the budget caches the draws of all groups. Another way to show them is then free. Without
+        a name, each release is charged.
 
-        The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
-        file without a schema), state them beforehand.
+        The columns' types are public. If they would be inferred from values (pandas' object columns, a CSV file without
+        a schema), state them beforehand.
         """
         presentation = self._request.presentation(intervals, min_people, sure)
         with Opened() as opened:
@@ -757,10 +744,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
-        The file is written next to `path` and then renamed, so it is never incomplete. An existing file is replaced,
-        and the new one has its mode, but its owner is the user who writes. Through a symbolic link, the file that it
-        leads to is replaced. A process that is killed meanwhile leaves nothing behind, but where the folder has no
-        files without a name (O_TMPFILE; macOS and network file systems have none): there a file `.NAME-…` may be left.
+        The file is written next to `path` and then renamed, so it is never incomplete. It replaces an existing file and
+        takes its mode, but its owner is the user who writes. A symbolic link stays, and its target is replaced. A
+        killed process leaves nothing behind, except `.NAME-…` on systems without O_TMPFILE (macOS, network drives).
 
         Parameters
         ----------
@@ -768,7 +754,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             The file; `~` is the home folder. An integer of 128 bits, which Parquet doesn't have, is a TypeError, before
             anything is charged.
         all others
-            As for `release`. The file holds what is shown, and nothing else of what was drawn.
+            As for `release`. The file contains only what is shown.
         """
         from pyarrow import parquet
 
