@@ -63,6 +63,8 @@ for _logger in (
 # Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
 # workers would take longer. It is what one task draws at once.
 _MOST_CELLS = 1 << 18
+# How many groups are taken to be selected, until they are.
+_SELECTED = 1000
 _TYPES = b"spark"  # where Arrow's schema holds Spark's
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
@@ -257,18 +259,30 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         if not self._comes_here(work) and self._target is None:
             _check_checkpoints(self._frame.sparkSession)
         if isinstance(work, KeyWork):
-            keys = shown_keys(self._frame, work)
-            self._check_names(keys.columns)
+            keys = self._keys(work)
             return lambda: self._shown_once(keys, keys.schema, work, presentation)
         draw, types = self._drawn(work)
         self._check_names(self._shown(work, presentation)[-1].names)
         return lambda: self._shown_once(draw(), types, work, presentation)
 
+    def prepare_stage(self, work: Work | KeyWork) -> Callable[[], bytes]:
+        if not isinstance(work, KeyWork):
+            return super().prepare_stage(work)
+        _check_unit(self._frame, work.privacy_unit)
+        keys = self._keys(work)
+        # Run once, and all that is shown comes to the driver: so no file is needed.
+        return lambda: self._shown_once(keys, keys.schema, work, AS_DRAWN).packed()
+
+    def _keys(self, work: KeyWork) -> DataFrame:
+        keys = shown_keys(self._frame, work)
+        self._check_names(keys.columns)
+        return keys
+
     def _comes_here(self, work: Work | KeyWork) -> bool:
         """Whether the driver draws, by public numbers: of selected keys there are none."""
         if isinstance(work, KeyWork):
             return False
-        return work.groups * sum(spec.binning.size for spec in work.specs) <= _MOST_CELLS
+        return (work.groups or _SELECTED) * sum(spec.binning.size for spec in work.specs) <= _MOST_CELLS
 
     def _check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a Parquet file can't have side by side."""
@@ -370,7 +384,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 def _drawn_here(
     work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], names: Sequence[str]
 ) -> pa.Table:
-    drawn = work.assemble(count())
+    drawn = work.assemble(count() if work.groups else ())
     known = [dtype for answer in answers for dtype in answer.drawn]
     keys = drawn.width - len(known)
     columns = [column.to_arrow() for column in drawn.get_columns()[:keys]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from weakref import ref
@@ -207,7 +208,7 @@ class _SqlEngine(LocalEngine):
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         bounds = work if work.per_person is None else work.per_person
         specs = work.specs if work.per_person is None else work.per_person.specs
-        self._check(bounds.privacy_unit, columns_read(None, bounds.keys, specs))
+        self._check(bounds.privacy_unit, columns_read(None, bounds.columns, specs))
 
         def write() -> _Written:
             common, table = Common(is_prepared=differs_between_runs(self._source)), self._table

@@ -224,7 +224,11 @@ def value_counts(
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     if candidates is None:
-        msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
+        msg = (
+            "candidates must be given: every one of them gets a count.\n\n"
+            "Hint: a polars.Enum names its categories. Or group by the column, which selects values that enough people "
+            'have: private.group_by("diagnosis").agg(people=dp_polars.n_people()).scaled_to(epsilon=1, delta=1e-6).'
+        )
         raise TypeError(msg)
     return on_terms(ValueCounts(Categories.of(candidates), claim_on(terms, "number")), terms, column)
 

@@ -29,7 +29,8 @@ from dp_polars._frames.synthetic_query import SyntheticRows
 from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import PublicKeys, public_keys
-from dp_polars._release.request import Ask
+from dp_polars._release.request import Ask, Request
+from dp_polars._release.selected import request_of_selected
 from dp_polars._release.staged import FoundLimits, request_of
 from dp_polars._sources.source import Unchanging, WithoutRows
 from dp_polars._statistics.measures import Count
@@ -87,7 +88,8 @@ METHODS = (
     Rule(
         names("group_by_dynamic rolling partition_by pivot unstack transpose to_dummies"),
         "makes groups from the rows, and that there is a group would tell that a row is there",
-        'group by public keys: group_by({"ward": ["A", "B"]}).',
+        'group by public keys, group_by({"ward": ["A", "B"]}), or by a column, group_by("ward"), whose groups are '
+        "selected privately.",
     ),
     Rule(names("melt"), "is the old name of `unpivot`", "use unpivot(…)."),
     Rule(
@@ -274,18 +276,26 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             self._refuse_own_rows("join with a private frame", f"join(other, {keys})")
         return self._after(join_of(other, on, left_on, right_on, how))
 
-    def group_by(self, keys: PublicKeys | None = None, *more: object, **named: object) -> PrivateGroupBy:
-        """Group by public keys, to query every group.
+    def group_by(
+        self, keys: str | Sequence[str] | PublicKeys | None = None, *more: object, **named: object
+    ) -> PrivateGroupBy:
+        """Group by columns whose groups are selected privately, or by public keys, to query every group.
 
         Parameters
         ----------
-        keys
-            Public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
+        keys, *more
+            Names of columns: the groups are combinations of their values that enough people have. A part of the
+            guarantee selects them before they are answered, so the query must be `scaled_to` an epsilon and a delta,
+            and its outputs have no loss of their own. `explain` says from how many people on a group is shown. Null is
+            never a key. Floats are refused.
+
+            Or public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
             combinations are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data.
             Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
             of a Categorical as String.
-        *more, **named
-            Refused: names of columns are no public keys. One row for each person is made before `protect`.
+        **named
+            Refused: expressions are made into columns before, by `with_columns`. One row for each person is made before
+            `protect`.
 
         Returns
         -------
@@ -295,7 +305,22 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         Raises
         ------
         TypeError, ValueError
-            If keys are null, repeat, don't fit their column's type, or are names of columns.
+            If public keys are null, repeat, or don't fit their column's type; if a name is no column, or one of floats.
+
+        Notes
+        -----
+        Groups are selected as by `keys`, and each person counts for a limited number of them: `max_groups` or
+        `max_rows` if given, else a limit that is found first. So a query of selected groups has up to four stages, all
+        charged together before a row is read. Proof: :doc:`/proofs/limits`, Theorem 7.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(900), "ward": ["A", "B", "B"] * 300})
+        >>> query = visits.dp.protect("patient").group_by("ward").agg(people=dpp.n_people())
+        >>> query.scaled_to(epsilon=5, delta=1e-6).release()["ward"].to_list()
+        ['A', 'B']
         """
         names = [*(keys if isinstance(keys, (list, tuple)) else [keys]), *more]
         columns = {*map(_name_of, names), *named} - {"maintain_order"}
@@ -305,11 +330,14 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         if named or keys is None:
             name = next(iter(named), "ward")
             msg = (
-                f"group_by must be given public keys alone, got {', '.join(named) or 'none'}.\n\n"
-                f"Hint: group_by({{{name!r}: […]}}) queries public groups."
+                f"group_by must be given public keys or names of columns, got {', '.join(named) or 'none'}.\n\n"
+                f"Hint: group_by({{{name!r}: […]}}) queries public groups; group_by({name!r}) selects groups privately."
             )
             raise TypeError(msg)
-        return PrivateGroupBy(self, public_keys(names if more else keys))
+        if not more and not isinstance(keys, (str, list, tuple, pl.Expr)):
+            return PrivateGroupBy(self, public_keys(keys))
+        _check_names("group_by", tuple(names))
+        return PrivateGroupBy(self, tuple(map(str, names)))
 
     def unique(self, subset: object = None, **options: object) -> NoReturn:
         """Refuse: rows of one person are compared before `protect`."""
@@ -392,7 +420,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         2
         """
         terms, protection = Terms.of(epsilon, rho, within=None, loss_weight=loss_weight), self._pipeline.protection
-        _check_names(columns)
+        _check_names("keys", columns)
         with_counts = flag("with_counts", with_counts)
         if with_counts and epsilon is not None:
             msg = (
@@ -539,10 +567,14 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         return type(self)(self._pipeline.then(step), self._source, self._budget)
 
     def _ask(
-        self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
+        self,
+        keys: pl.DataFrame | tuple[str, ...] | None,
+        exprs: Sequence[PrivateExpr],
+        named: dict[str, PrivateExpr],
     ) -> PrivateQuery:
+        by = [] if keys is None else list(keys) if isinstance(keys, tuple) else keys.columns
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
-        left_out = {*(self.protection.unit or ()), *(() if keys is None else keys.columns)}
+        left_out = {*(self.protection.unit or ()), *by}
         columns = None if self._source is None else self.collect_schema
         outputs = (
             output
@@ -552,7 +584,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         asks = tuple(_ask_of(expr, name) for name, expr in outputs)
         read = [column for ask in asks for column in ask.columns]
         refuse_windows("agg", read, self.protection.unit, has_rows=self._source is not None)
-        taken = [ask.name for ask in asks] + ([] if keys is None else keys.columns)
+        taken = [ask.name for ask in asks] + by
         repeated = sorted({name for name in taken if taken.count(name) > 1})
         if repeated or not asks:
             msg = (
@@ -564,7 +596,11 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             raise ValueError(msg)
         engine = None if self._source is None else PolarsEngine.of(self._source)
         unit = "epsilon" if self._budget is None else self._budget.unit
-        query = PrivateQuery(request_of(self._pipeline, keys, asks, unit, engine), self._source, self._budget)
+        if isinstance(keys, tuple):
+            request: Request = request_of_selected(self._pipeline, keys, asks, unit)
+        else:
+            request = request_of(self._pipeline, keys, asks, unit, engine)
+        query = PrivateQuery(request, self._source, self._budget)
         if not query._request.is_open:
             warn_if_large(query.loss)
         return query
@@ -572,9 +608,9 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
 
 @all_called
 class PrivateGroupBy(Refusing, Unchanging):
-    """A private frame with its public groups. Made by `PrivateFrame.group_by`."""
+    """A private frame with its groups: public keys, or columns whose groups are selected. Made by `group_by`."""
 
-    def __init__(self, frame: PrivateFrame, keys: pl.DataFrame) -> None:
+    def __init__(self, frame: PrivateFrame, keys: pl.DataFrame | tuple[str, ...]) -> None:
         self._frame, self._keys = frame, keys
 
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
@@ -582,22 +618,26 @@ class PrivateGroupBy(Refusing, Unchanging):
         return self._frame._ask(self._keys, exprs, named)
 
     def __repr__(self) -> str:
-        groups = f"{plural(self._keys.height, 'public group')} by {', '.join(map(repr, self._keys.columns))}"
+        of = self._keys
+        columns = of if isinstance(of, tuple) else of.columns
+        number = "selected" if isinstance(of, tuple) else plural(of.height, "public group")
+        groups = f"{number} by {', '.join(map(repr, columns))}"
         return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nquery:    agg(…)>"
 
 
-def _check_names(columns: tuple[object, ...]) -> None:
+def _check_names(call: str, columns: tuple[object, ...]) -> None:
     if not columns:
-        msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
+        example = "" if call == "group_by" else ", delta=…, epsilon=…"
+        msg = f'{call} must be given at least one column, got none.\n\nHint: {call}("town"{example}).'
         raise ValueError(msg)
     for name in columns:
         if not isinstance(name, str):
             hint = "make a column with with_columns first."
-            msg = f"keys must be given names of columns, got {given(name)}.\n\nHint: {hint}"
+            msg = f"{call} must be given names of columns, got {given(name)}.\n\nHint: {hint}"
             raise TypeError(msg)
         without_nul(name, "names of keys")
     if len(set(columns)) < len(columns):
-        msg = f"keys must be given each column once, got {list(columns)}."
+        msg = f"{call} must be given each column once, got {list(columns)}."
         raise ValueError(msg)
 
 

@@ -406,7 +406,7 @@ def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
         hint = "put the columns of by into the dimensions of a cube; ask the query in a publication without by."
         if isinstance(request, StagedRequest):
             msg = f"{who} must have contribution limits and clipping bounds: they would be found in all parts together."
-            hint = f"give protect the limits that {', '.join(ask.name for ask in request.choices)} would find."
+            hint = f"give protect the limits that {', '.join(ask.name for ask in request.found_first)} would find."
         msg += f"\n\nHint: {hint}"
         raise TypeError(msg)
     has = request.asks[0].query.columns if isinstance(request, KeyRequest) else [ask.name for ask in request.asks]

@@ -356,7 +356,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         takes it.
         """
         request = self._request
-        return FoundLimits(request.found) if isinstance(request, StagedRequest) and request.found else None
+        return FoundLimits(request.all_found) if isinstance(request, StagedRequest) and request.all_found else None
 
     @property
     def _request(self) -> AnyRequest[Asked]:
@@ -764,15 +764,20 @@ class PrivateQuery(OfAnswers, WithoutRows):
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
         query = self._handed_over(unchecked)
-        statement = query._stated({}, AT_DELTA, "released")
-        claim = json.dumps({**query._request.claim_for_json(), STATEMENT: statement.written}).encode()
+        claim = query._claim_of_file()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
             with Opened() as opened:
                 part = query._part(frame, presentation, opened, engine, partitions, check=refuse_wide_integers)
                 table = release_all([part], self.budget, ignore_cache=ignore_cache)[0].to_arrow()
+            if query._request is not query._planned:  # what was found is known now
+                claim = query._claim_of_file()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
+
+    def _claim_of_file(self) -> bytes:
+        statement = self._stated({}, AT_DELTA, "released")
+        return json.dumps({**self._request.claim_for_json(), STATEMENT: statement.written}).encode()
 
     def __repr__(self) -> str:
         claims = ((ask, ask.query.claim) for ask in self._asks)

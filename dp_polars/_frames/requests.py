@@ -10,7 +10,6 @@ import polars as pl
 from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import ONE_RELEASE, Terms
 from dp_polars._base.numbers import plural
-from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import AnyRequest, Ask, Line, Request
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
     from dp_polars._release.contract import Engine, Released
-
-
-_CHANCES = (95, 50, 5)  # `explain` says from how many people on a key is shown with these probabilities, in percent
 
 
 @dataclass(frozen=True)
@@ -43,18 +39,8 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
         (ask,) = self.asks
-        statistic = ask.query
-        per_person = f"A person counts for at most {plural(statistic.keys_per_person, 'key')}."
-        if statistic.claim._is_open:
-            note = f"{str(statistic.claim).capitalize()}: so no error is known. {per_person}"
-            return [Line(self._explained(ask) | {"error_95": None, "error_unit": "people", "note": note}, ask)]
-        selection = statistic.selection
-        shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
-        notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
-        if isinstance(selection, GaussianThreshold):
-            notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
-        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join([*notes, per_person])}
-        return [Line(self._explained(ask) | of_people, ask)]
+        people, note = ask.query.people_needed
+        return [Line(self._explained(ask) | {"error_95": people, "error_unit": "people", "note": note}, ask)]
 
 
 @dataclass(frozen=True)

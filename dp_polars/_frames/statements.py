@@ -21,6 +21,7 @@ from dp_polars._release.contract import Product
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
 from dp_polars._release.protection import most_in_words
 from dp_polars._release.request import AnyRequest, Ask, Line, said_once
+from dp_polars._release.selected import SelectingRequest
 from dp_polars._sources.plans import steps_and_urls
 from dp_polars._statistics.statement import Statement
 from dp_polars._statistics.statement_facts import (
@@ -149,7 +150,7 @@ def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at
         # Without data `release` takes the rows, and may take them so.
         "unchecked": request.pipeline.unchecked or (None if source is None else False),
         "table": _table(request.pipeline, source),
-        "keys": None if request.keys is None else _keys(request.keys),
+        "keys": None if request.keys is None else _keys(request, request.keys),
         "public_frames": list(map(_public_frame, frames)),
         "steps": list(map(_step, steps)),
         "outputs": [_output(line, request.protection.changed_parts) for line in request.lines(engine)],
@@ -224,10 +225,13 @@ def _type(dtype: pl.DataType) -> str:
     return str(dtype)
 
 
-def _keys(keys: pl.DataFrame | Product) -> Facts:
+def _keys(request: AnyRequest[Asked], keys: pl.DataFrame | Product) -> Facts:
+    are_selected = isinstance(request, SelectingRequest)
+    if not request.groups_are_known:
+        return {"columns": keys.columns, "number": None, "values": "", "are_selected": are_selected}
     by_column = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values] if isinstance(keys, Product) else []
     values = listed(keys) if isinstance(keys, pl.DataFrame) else "; ".join(by_column)
-    return {"columns": keys.columns, "number": keys.height, "values": values}
+    return {"columns": keys.columns, "number": keys.height, "values": values, "are_selected": are_selected}
 
 
 def _public_frame(frame: pl.DataFrame) -> str:

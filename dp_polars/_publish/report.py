@@ -30,6 +30,7 @@ from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._publish.tables import TOTAL, Cell, Column, columns_of, crossed_with_margins, tables_of, text_of
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import Ask, Request, said_once, with_ends
+from dp_polars._release.staged import THE_GROUPS
 from dp_polars._statistics.answer_lists import QuantileList
 from dp_polars._statistics.categories import QuantileWithInterval
 from dp_polars._statistics.measures import BETA
@@ -409,7 +410,7 @@ def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
 def _found(query: PrivateQuery, labels: Labels) -> Iterator[str]:
     """Yield how many people are beyond the limits and clipping bounds that the release found."""
     for one in query.found or ():
-        of = ", ".join(map(labels.column, one.outputs))
+        of = ", ".join(map(labels.column, one.outputs)) or THE_GROUPS
         low, high = (text_of(max(one.people + end, 0)) for end in (-one.bound, one.bound))
         has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
         what = f"the {'clipping bound' if one.what in ('lower', 'upper') else 'limit'} of {exact(one.value)}"

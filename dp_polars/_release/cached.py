@@ -56,6 +56,7 @@ def stored_query_of(
             [(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)]
         ),
         "work": written(work, but="rows"),
+        "found first": written([ask.query for ask in request.found_first]),
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
@@ -75,7 +76,7 @@ def columns_needed(work: Work | KeyWork, schema: pl.Schema) -> list[str]:
     else:
         of = work if work.per_person is None else work.per_person
         specs = work.specs if work.per_person is None else work.per_person.specs
-        names = [*(of.privacy_unit or ()), *(() if of.keys is None else of.keys.columns)]
+        names = [*(of.privacy_unit or ()), *of.columns]
         exprs = [column for spec in specs for column in spec.columns]
     by_name = [cs.by_name(name).as_expr() for name in dict.fromkeys(names)]
     source = pl.LazyFrame(schema=schema)

@@ -301,6 +301,14 @@ class PerPerson:
     # follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     cut: tuple[HistogramSpec, ...] = ()
     numbers: tuple[PersonNumber, ...] = ()
+    # Instead of all of these: key columns that nobody listed, typed as in `KeyWork`. Then there is one column, by
+    # `PersonNumber.name(0)`: how many keys a person has. A person without a key has no row here.
+    by: pl.Schema | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of keys."""
+        return [*(() if self.keys is None else self.keys.columns), *(self.by or ())]
 
     @property
     def specs(self) -> tuple[HistogramSpec, ...]:
@@ -361,6 +369,11 @@ class Work:
     def groups(self) -> int:
         return 1 if self.keys is None else self.keys.height
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of keys."""
+        return [] if self.keys is None else self.keys.columns
+
     def histogram(self, groups: Ints, codes: Ints, weights: Ints) -> Histogram:
         """Return the histogram of pairs of a group and a code, in any order, each perhaps several times."""
         if isinstance(self.keys, Product):
@@ -372,7 +385,10 @@ class Work:
         columns = self.keys.get_columns() if isinstance(self.keys, pl.DataFrame) else []
         known: DrawnOnce = {}
         for output in self.outputs:
-            columns += output.drawn([histograms[spec] for spec in output.specs], known)
+            if self.groups:
+                columns += output.drawn([histograms[spec] for spec in output.specs], known)
+            else:  # none was selected
+                columns += [pl.Series(dtype=dtype) for dtype in output.drawn_types]
         return pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)])
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:
@@ -476,7 +492,8 @@ class Engine(ABC, Generic[Released]):
        the released rows nor where they lie may tell of others. `KeyWork.assemble` does all of that where keys and
        numbers are at hand.
     9. **People as rows** (`Work.per_person`). Rows whose person is null or NaN are left out, and where groups are
-       listed, rows of other keys. Each person that is left is one row; with `PerPerson.cut`, each that is cut.
+       listed, rows of other keys. Each person that is left is one row; with `PerPerson.cut`, each that is cut; with
+        `PerPerson.by`, each that has a key, as in 8.
     10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
         with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
         `distinct` says how many the engine tells apart. A release calls it for every list, and refuses one of which
@@ -554,6 +571,14 @@ class Engine(ABC, Generic[Released]):
         as the keys that are shown, sorted, and their noisy numbers if requested.
         """
 
+    def prepare_stage(self, work: Work | KeyWork) -> Callable[[], bytes]:
+        """Return what is called once, after the charge, and gives what was drawn as Arrow IPC, in this process.
+
+        Later stages follow from that, so no task may draw it again.
+        """
+        run = self.prepare(work)
+        return lambda: run().packed()
+
     @abstractmethod
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of public constants differ, as rows are compared with them. Called after `prepare`.
@@ -580,7 +605,7 @@ class LocalEngine(Engine[pl.DataFrame]):
             count_people = self.prepare_people_by_key(work)
             return lambda: _drawn_here(work.assemble(*count_people()), work, presentation)
         count = self.prepare_histograms(work)
-        return lambda: _drawn_here(work.assemble(count()), work, presentation)
+        return lambda: _drawn_here(work.assemble(count() if work.groups else ()), work, presentation)
 
     @abstractmethod
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:

@@ -23,7 +23,8 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
     if hasattr(keys, "release"):
         msg = (
             f"group_by: keys must be released first, got {given(keys)}: until then nobody may know which there are.\n\n"
-            'Hint: group_by(frame.keys("ward", …).release()), whose loss is charged by itself.'
+            'Hint: group_by("ward") selects them by a part of one guarantee; or release them first, '
+            'frame.keys("ward", …).release(), which is charged by itself.'
         )
         raise TypeError(msg)
     if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
@@ -32,8 +33,8 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         msg = (
             "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
             f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
-            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …)'
-            ".release()."
+            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or group_by("ward"), which selects '
+            "groups privately."
         )
         raise TypeError(msg)
     frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, frame_of_arrow))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Generic
 
@@ -211,32 +211,41 @@ def prepare(
 
 
 def _in_stages(
-    part: Part[Released], work: Work | KeyWork, run: Callable[[], Drawn[Released]]
+    part: Part[Released], work: Work | KeyWork, run: Callable[[], Drawn[Released]] | None = None
 ) -> Callable[[], Drawn[Released]]:
-    """Return what runs the stage that finds what the outputs need, if there is one, and then the outputs."""
+    """Return what runs the stages that find what the outputs need, one after the other, and then the outputs.
+
+    `run`: what runs the work by itself, if it is prepared.
+    """
     stage = part.request.stage(work, part.engine)
     if stage is None:
-        return run
-    find = part.engine.prepare(stage)
+        return part.engine.prepare(work, part.presentation) if run is None else run
+    find = part.engine.prepare_stage(stage)
 
-    def both() -> Drawn[Released]:
-        found = find().packed()  # in this process, so that nothing draws it again
-        settled, then = part.request.settled(_in_polars(found), work)
-        part.on_settled(settled)
-        drawn = part.engine.prepare(then, part.presentation)()
+    def all_stages() -> Drawn[Released]:
+        found = find()
+        after, then = _settled(part, work, found)
+        if after.request.keys is not part.request.keys and isinstance(then, Work):
+            _check_public_values(then, part.engine)
+        drawn = _in_stages(after, then)()
         return Drawn(lambda: len(found).to_bytes(_LENGTH) + found + drawn.packed(), drawn.presented)
 
-    return both
+    return all_stages
+
+
+def _settled(part: Part[Released], work: Work | KeyWork, found: bytes) -> tuple[Part[Released], Work | KeyWork]:
+    """Return the part with what its stage has found, and its work."""
+    settled, then = part.request.settled(_in_polars(found), work)
+    part.on_settled(settled)
+    return replace(part, request=settled), then
 
 
 def _unpacked(part: Part[Released], work: Work | KeyWork, packed: bytes) -> Drawn[Released]:
-    """Return what is cached: of a release in two stages, what both have drawn."""
+    """Return what is cached: of a release in stages, what each has drawn."""
     if part.request.stage(work, part.engine) is None:
         return part.engine.unpacked(packed, work, part.presentation)
     end = _LENGTH + int.from_bytes(packed[:_LENGTH])
-    settled, then = part.request.settled(_in_polars(packed[_LENGTH:end]), work)
-    part.on_settled(settled)
-    drawn = part.engine.unpacked(packed[end:], then, part.presentation)
+    drawn = _unpacked(*_settled(part, work, packed[_LENGTH:end]), packed[end:])
     return Drawn(lambda: packed, drawn.presented)
 
 
@@ -249,7 +258,7 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
     """Refuse public keys and candidates of which two are one value to the engine: a row would count for both."""
     keys = work.keys if work.per_person is None else work.per_person.keys
     for listed in [one.to_frame() for one in keys.values] if isinstance(keys, Product) else [keys]:
-        if listed is not None:
+        if listed is not None and listed.height:
             _check_distinct(listed, "keys", engine)
     seen: set[tuple[str, CategoryBinning]] = set()
     for output in work.outputs:

@@ -170,14 +170,24 @@ class AnyRequest(ABC, Generic[AskedT]):
         return 1 if self.keys is None else self.keys.height // (1 if parts is None else parts.number)
 
     @property
+    def groups_are_known(self) -> bool:
+        """Whether it is known how many groups there are."""
+        return True
+
+    @property
     def answers_groups(self) -> bool:
         """Whether each public group has an answer of its own."""
         return self.keys is not None
 
     @property
+    def found_first(self) -> tuple[Ask[Any], ...]:
+        """What is found before the outputs are drawn."""
+        return ()
+
+    @property
     def every(self) -> tuple[Ask[Any], ...]:
-        """All that is drawn and paid for: the outputs, and what is found before them."""
-        return self.asks
+        """All that is drawn and paid for: what is found first, and the outputs."""
+        return *self.found_first, *self.asks
 
     @property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
@@ -202,15 +212,18 @@ class AnyRequest(ABC, Generic[AskedT]):
     def claims(self) -> tuple[Claim, ...]:
         return tuple(claim for _, claim in self.charged)
 
-    def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work | None:  # noqa: ARG002
-        """Return the work that finds what the outputs need before they are drawn; None: nothing is found.
+    def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work | KeyWork | None:  # noqa: ARG002
+        """Return the work of the next stage, which finds what the outputs need; None: nothing is left to find.
 
         `work`: what `bind` gave.
         """
         return None
 
     def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> tuple[AnyRequest[AskedT], Work | KeyWork]:  # noqa: ARG002
-        """Return the request with what its stage has found, as it was drawn, and its work; `work`: as for `stage`."""
+        """Return the request with what its stage has found, as it was drawn, and its work; `work`: as for `stage`.
+
+        The request may have a stage of its own. What it is follows from released values alone.
+        """
         return self, work
 
     @property
@@ -518,11 +531,7 @@ class Request(AnyRequest[HistogramQuery]):
         names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
         proved = self.checked_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
-        keys = self.keys
-        if isinstance(keys, Product):
-            keys = Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
-        elif keys is not None:
-            keys = in_types_of(keys, schema)
+        keys = self.keys_on(schema)
         self._check_names_of_ends(intervals=False)
         read: list[tuple[tuple[pl.Expr, ...], Columns]] = []
         for ask in self.asks:
@@ -561,6 +570,12 @@ class Request(AnyRequest[HistogramQuery]):
             positions = tuple(_place(specs, spec) for spec in of_pieces)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.members, keys, tuple(specs), tuple(outputs), rows)
+
+    def keys_on(self, schema: pl.Schema) -> pl.DataFrame | Product | None:
+        """Return the public keys in the types of the private columns."""
+        if isinstance(self.keys, Product):
+            return Product(tuple(in_types_of(one.to_frame(), schema).to_series() for one in self.keys.values))
+        return None if self.keys is None else in_types_of(self.keys, schema)
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[HistogramQuery]]:
         return [Line(self._explained(ask) | self._errors(ask, types), ask, types) for ask, types in self.typed(engine)]
@@ -617,10 +632,10 @@ class Request(AnyRequest[HistogramQuery]):
             yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
         if ask.rows is not None:
             yield f"error_95 is for {ask.rows:,} rows or more."
-        if self._grows(ask):
+        if self.groups_are_known and self._grows(ask):
             yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
-        if (most := dropping.get("max_groups", self.groups)) < self.groups:
+        if self.groups_are_known and (most := dropping.get("max_groups", self.groups)) < self.groups:
             yield f"A person in all {self.groups:,} listed groups counts in {most / self.groups:.0%} of them."
         if (values := ask.query.of_values(*types)) is not None:
             yield values

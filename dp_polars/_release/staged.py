@@ -40,12 +40,14 @@ _BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _S
 
 #: The limit at which errors are shown, and units compared, before a limit is found.
 REFERENCE = 5
+#: The name of the selection of groups.
+THE_GROUPS = "the groups"
 
 # The loss of the number of people that is added for quantiles, as a part of that of one of them.
 _OF_PEOPLE = Fraction(1, 8)
 _FEW = 100  # candidates of a narrow grid, of which the error is shown beside
 
-_OWN_LOSS = (
+OWN_LOSS = (
     "{} must have no loss of its own without {}: a part of one guarantee finds what is left out, before answers are "
     "drawn.\n\nHint: leave epsilon, rho and within out, and share one guarantee: query.scaled_to(epsilon=1, "
     "delta=1e-6). Or {}."
@@ -57,7 +59,7 @@ class Found:
     """One limit, or clipping bound, that was found privately."""
 
     what: What
-    outputs: tuple[str, ...]  # the outputs that it serves
+    outputs: tuple[str, ...]  # the outputs that it serves; none: the groups are selected with it
     value: Fraction
     people: int  # how many people are beyond it, with noise
     bound: int  # how far that number may be off, with probability 0.95
@@ -65,7 +67,7 @@ class Found:
     @property
     def name(self) -> str:
         """The limits and bounds that were found, with their outputs."""
-        return f"{self.what} of {', '.join(self.outputs)}"
+        return f"{self.what} of {', '.join(self.outputs) or THE_GROUPS}"
 
     def __str__(self) -> str:
         low, high = max(self.people - self.bound, 0), max(self.people + self.bound, 0)
@@ -83,7 +85,7 @@ class FoundLimits(tuple[Found, ...]):
         """The contribution limits by name: of several that were found for different outputs, the largest."""
         found: dict[str, int] = {}
         for one in self:
-            if one.what not in ("lower", "upper"):
+            if one.outputs and one.what not in ("lower", "upper"):
                 found[one.what] = max(int(one.value), found.get(one.what, 0))
         return found
 
@@ -120,8 +122,8 @@ class _Set:
 
 def refuse_unknown_limits(request: AnyRequest[Any], call: str) -> None:
     """Raise where limits or clipping bounds are still to be found, which a release does."""
-    if isinstance(request, StagedRequest) and not request.found:
-        names = ", ".join(ask.name for ask in request.choices)
+    if isinstance(request, StagedRequest) and not request.is_settled:
+        names = ", ".join(ask.name for ask in request.found_first)
         msg = (
             f"{call} must have all limits and clipping bounds, got a query that finds {names} when it is released.\n\n"
             "Hint: give them, as in protect(…, max_rows=9) and sum(0, 100); or release the query first."
@@ -140,14 +142,14 @@ def request_of(
     groups = 1 if keys is None else keys.height
     protection = pipeline.protection
     given = tuple(asks)
-    asks, people = _with_people(given, protection, unit, [] if keys is None else keys.columns)
+    asks, people = with_people(given, protection, unit, [] if keys is None else keys.columns)
     needed: list[What | None] = []
     for ask in asks:
         is_open = ask.query.claim._is_open and ask.within is None
         needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
         if not is_open and ask.query.finds:
             what, call = ask.query.left_out
-            raise ValueError(_OWN_LOSS.format(f"Output {ask.name!r}", what, f"give {what}, as in {call}"))
+            raise ValueError(OWN_LOSS.format(f"Output {ask.name!r}", what, f"give {what}, as in {call}"))
     if not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
         return Request.of(pipeline, keys, asks, unit, engine)
     if accurate := [ask.name for ask in asks if ask.within is not None]:
@@ -160,7 +162,7 @@ def request_of(
     return replace(request, people=people, added=len(asks) > len(given))
 
 
-def _with_people(
+def with_people(
     asks: tuple[Ask[HistogramQuery], ...], protection: Protection, unit: Unit, taken: Sequence[str]
 ) -> tuple[tuple[Ask[HistogramQuery], ...], str | None]:
     """Return outputs with one that counts people, if some are null where these are few; and its name, None: none is."""
@@ -206,8 +208,8 @@ class StagedRequest(Request):
         asks: Sequence[Ask[HistogramQuery]],
         needed: Sequence[What | None],
         unit: Unit,
+        **own: Any,  # noqa: ANN401  # the fields of a subclass
     ) -> Self:
-        groups = 1 if keys is None else keys.height
         of: dict[tuple[object, ...], list[int]] = {}
         for place, (ask, limit) in enumerate(zip(asks, needed, strict=True)):
             if limit is not None:
@@ -216,7 +218,8 @@ class StagedRequest(Request):
             for what in ask.query.finds:  # of quantiles, for which nobody should be beyond, bounds of their own
                 of.setdefault((what, isinstance(ask.query, Ranked), *column), []).append(place)
         sets = tuple(_Set(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
-        request = cls(pipeline, keys, tuple(asks), sets=sets)
+        request = cls(pipeline, keys, tuple(asks), sets=sets, **own)
+        groups = request.groups
         limits: dict[str, dict[str, int]]
         limits = {
             ask.name: {limit: min(REFERENCE, groups) if limit == "max_groups" else REFERENCE}
@@ -231,8 +234,18 @@ class StagedRequest(Request):
     # --- What is charged --------------------------------------------------------------------------------------------
 
     @property
-    def every(self) -> tuple[Ask[Any], ...]:
-        return *self.choices, *self.asks
+    def found_first(self) -> tuple[Ask[Any], ...]:
+        return self.choices
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is found that the outputs need."""
+        return bool(self.found)
+
+    @property
+    def all_found(self) -> tuple[Found, ...]:
+        """The limits and bounds that were found so far."""
+        return self.found
 
     @cached_property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
@@ -331,6 +344,8 @@ class StagedRequest(Request):
 
     def _within_all(self, parts: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """Return parts of the losses of outputs, made smaller where all choices would take too much of all of it."""
+        if not parts:
+            return ()
         losses = [ask.query.claim.loss.value for ask in self.asks]
         pairs = zip(self.sets, parts, strict=True)
         taken = sum(part / (1 - part) * sum(losses[place] for place in of.asks) for of, part in pairs)
@@ -357,12 +372,19 @@ class StagedRequest(Request):
 
     def bind(self, engine: Engine[Any]) -> Work:
         work = super().bind(engine)
-        if not self.found and all(one.query.rule is not None for one in self.choices):
-            for end in (0, -1):  # whatever is found must be answered, for it is paid for then
-                self._with([values[end] for values in self._values(work)], work).on_columns_of(work)
+        if not self.found:
+            self._check_ends(work)
         return work
 
-    def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work:
+    def _check_ends(self, work: Work) -> None:
+        """Refuse what could not be answered: whatever is found must be, for it is paid for then."""
+        if all(one.query.rule is not None for one in self.choices):
+            for end in (0, -1):
+                self._with([values[end] for values in self._values(work)], work).on_columns_of(work)
+
+    def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work | KeyWork | None:
+        if self.found:
+            return None
         assert isinstance(work, Work), "keys need no first stage"
         unit = work.privacy_unit
         numbers, outputs, specs = list[PersonNumber](), list[Output](), list[HistogramSpec]()
@@ -446,7 +468,7 @@ class StagedRequest(Request):
 
     def _of_choice(self, name: str, query: LimitChoice) -> dict[str, object]:
         notes = []
-        found = next((one for one in self.found if one.name == name), None)
+        found = next((one for one in self.all_found if one.name == name), None)
         if found is not None:
             notes.append(f"Found {found}.")
         elif query.claim._is_open:

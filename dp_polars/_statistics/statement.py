@@ -130,7 +130,12 @@ def _columns(release: Facts) -> Iterator[str]:
 
 
 def _keys(keys: Facts) -> str:
-    return f"{plural(keys['number'], 'public group')}, by {', '.join(keys['columns'])}: {keys['values']}."
+    columns = ", ".join(keys["columns"])
+    if not keys["are_selected"]:
+        return f"{plural(keys['number'], 'public group')}, by {columns}: {keys['values']}."
+    if keys["number"] is None:
+        return f"Groups by {columns} are selected privately, before they are answered."
+    return f"{plural(keys['number'], 'group')}, by {columns}, were selected privately: {keys['values']}."
 
 
 def _unprotected(facts: Facts) -> Iterator[Part]:
@@ -148,7 +153,8 @@ def _unprotected(facts: Facts) -> Iterator[Part]:
 
 def _public(release: Facts) -> Iterator[str]:
     if release["keys"] is not None:
-        yield f"Keys. {_keys(release['keys'])} They are public, or were released before."
+        are_public = "" if release["keys"]["are_selected"] else " They are public, or were released before."
+        yield f"Keys. {_keys(release['keys'])}{are_public}"
     for output in release["outputs"]:
         if output["candidates"] is not None:
             yield f"Candidates of {output['name']}: {output['candidates']}."

@@ -17,7 +17,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import USUAL_RELATION, Contributions, NeighboringRelation, Terms, Unit, exact
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Floats, Ints, flag, show
+from dp_polars._base.numbers import Floats, Ints, flag, plural, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.histograms import Histogram
@@ -441,6 +441,7 @@ def in_lists(values: pl.Series, width: int) -> pl.Series:
 
 
 COUNT = "count"
+_CHANCES = (95, 50, 5)  # with which it is said from how many people on a key is shown, in percent
 
 
 @dataclass(frozen=True)
@@ -486,6 +487,19 @@ class KeysThatAreThere(Asked):
     @cached_property
     def selection(self) -> KeySelection:
         return _SELECTIONS[self.claim.mechanism](self)
+
+    @property
+    def people_needed(self) -> tuple[float | None, str]:
+        """From how many people on a key is shown with a probability of 0.95, and more of that as sentences."""
+        per_person = f"A person counts for at most {plural(self.keys_per_person, 'key')}."
+        if self.claim._is_open:
+            return None, f"{str(self.claim).capitalize()}: so no error is known. {per_person}"
+        selection = self.selection
+        shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
+        notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
+        if isinstance(selection, GaussianThreshold):
+            notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
+        return float(shown), " ".join([*notes, per_person])
 
     def types(self, schema: pl.Schema) -> pl.Schema:
         types = {}

@@ -286,7 +286,7 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
     request = request_of(query)
     request.refuse_open("query")
     for ask, types in request.typed(query._public_engine):
-        if not isinstance(ask.query, LimitChoice):
+        if isinstance(ask.query, HistogramQuery) and not isinstance(ask.query, LimitChoice):
             yield ask, types, request.counts(ask.query)
 
 

@@ -264,6 +264,21 @@ class OfPeople(Request):
         return Work(None, None, (spec,), (output,), proved.rows, PerPerson(self.protection.unit, keys, numbers=numbers))
 
 
+@dataclass(frozen=True)
+class OfKeys(Request):
+    """A query about how many keys each person has: people as rows."""
+
+    groups: ClassVar[int] = 1
+    by: tuple[str, ...] = field(kw_only=True)
+
+    def bind(self, engine):
+        proved = self.checked_on(engine, self.by)
+        (ask,), types, schema = self.asks, (pl.Int64(),), proved.schemas[-1]
+        spec = HistogramSpec(ask.columns, types, *ask.query.count_rules(*types), Limits(), people=False)
+        per_person = PerPerson(self.protection.unit, by=pl.Schema((name, schema[name]) for name in self.by))
+        return Work(None, None, (spec,), (Output(ask.name, ask.query, types, (0,)),), proved.rows, per_person)
+
+
 class OfPerson(NamedTuple):
     """A number of each person: of all rows, or of those with a value in a column."""
 
@@ -1116,6 +1131,57 @@ class Conformance:
             (found,) = self.told(numbers_of(unit_of, number, 1000, keys), frame).values()
             assert found == {(): dict(Counter(expected))}, way
             assert len(expected) > 2
+
+    @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
+    @pytest.mark.parametrize("by", [("ward",), ("year", "ward")], ids=str)
+    def test_keys_of_each_person_are_counted(self, by, unit_of):
+        """Each once, without those that hold a null; who has none is no row."""
+        frame = visits()
+        if not self.make(frame).counts_per_person:
+            return
+        unit = [unit_of] if isinstance(unit_of, str) else [*unit_of]
+        own = {(*(row[name] for name in unit), *(row[name] for name in by)) for row in frame.to_dicts()}
+        expected = Counter(Counter(one[: len(unit)] for one in own if None not in one).values())
+        query = dpp.protect(unit_of, max_rows=1).agg(dpp.median(PersonNumber.name(0), range(99), epsilon=1))
+        asked = OfKeys(query._request.pipeline, None, query._asks, by=by)
+        (found,) = self.told(dpp.PrivateQuery(asked, None, None), frame).values()
+        assert found == {(): dict(expected)}
+        assert len(expected) > 2
+
+    @pytest.mark.parametrize("by", [("ward",), ("year", "ward")], ids=str)
+    def test_selected_groups_are_answered_in_stages(self, by, tmp_path, notes):
+        """With hardly any noise the groups of all people; a data set with a name selects once."""
+        if not self.make(visits()).counts_per_person:
+            query = dpp.protect("p").group_by(*by).agg(dpp.n_people()).scaled_to(epsilon=9, delta=1e-6)
+            self.refuses(query, "this engine can't count the groups of each person", notes)
+            return
+        frame = visits().filter(pl.col("ward") != "unlisted")
+        frame = pl.concat([frame, frame.with_columns(pl.col("p") + 50), frame.with_columns(pl.col("p") + 100)])
+        budget = dpp.Budget(epsilon=10**6, delta=1e-3, path=tmp_path / "ledger.db")
+        private = dpp.protect("p", budget=budget, dataset="visits").group_by(*by)
+        asked = {
+            "people": dpp.n_people(),
+            "rows": dpp.len(),
+            "top": dpp.mode("flavour", FLAVOURS),
+            "weights": dpp.sum("weight"),
+        }
+        query = private.agg(**asked).scaled_to(epsilon=10**5, delta=1e-6)
+        released = self.to_polars(release_by(query, self.make(frame), intervals=True)).sort(by)
+        rows = frame.drop_nulls(["p", *by])
+        true = rows.group_by(by).agg(pl.col("p").n_unique(), pl.len(), pl.col("weight").sum()).sort(by)
+        assert released.select(by).rows() == true.select(by).rows()
+        assert (released["people"] - true["p"]).abs().max() <= 1
+        assert (released["rows"] - true["len"]).abs().max() <= 3
+        assert (released["weights"] - true["weight"]).abs().max() <= 30
+        spent, unread = budget.spent, Noting(notes)
+        again = self.to_polars(release_by(query, self.make(frame, unread), intervals=True)).sort(by)
+        assert_frame_equal(again, released)
+        assert budget.spent == spent
+        assert not notes.exists()
+        alone = dpp.protect("p").group_by(*by).agg(**asked).scaled_to(epsilon=1, delta=1e-6)
+        none = self.to_polars(release_by(alone, self.make(frame.filter(p=1)), intervals=True))
+        assert none.schema == released.schema
+        assert not none.height
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("keys", [None, GROUPS])

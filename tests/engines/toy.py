@@ -73,12 +73,7 @@ class ToyEngine(LocalEngine):
         return [_histogram(rows, work, spec, order) for spec in work.specs]
 
     def _people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
-        keys = defaultdict(set)
-        for number, row in enumerate(self._rows):
-            key = tuple(row[name] for name in work.types)
-            person = _person(row, number, work.privacy_unit)
-            if _is_somebody(person) and None not in key:
-                keys[person].add(key)
+        keys = _keys_of(self._rows, work.privacy_unit, work.types)
         people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most))
         return pl.DataFrame(list(people), work.types, orient="row"), np.array(list(people.values()), np.int64)
 
@@ -193,9 +188,21 @@ def _is_somebody(person: tuple[object, ...]) -> bool:
     return all(value is not None and value == value for value in person)  # NaN is not itself
 
 
+def _keys_of(rows: Iterable[Row], unit: tuple[str, ...] | None, columns: Iterable[str]) -> dict[Any, set[Any]]:
+    """Return the keys that each person has, if any."""
+    keys = defaultdict(set)
+    for number, row in enumerate(rows):
+        key, person = tuple(row[name] for name in columns), _person(row, number, unit)
+        if _is_somebody(person) and None not in key:
+            keys[person].add(key)
+    return keys
+
+
 def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
     """Return a row for each person, or for each who is cut."""
     unit, keys = per_person.privacy_unit, per_person.keys
+    if per_person.by is not None:
+        return [{PersonNumber.name(0): len(own)} for own in _keys_of(rows, unit, per_person.by).values()]
     if per_person.numbers:
         found = [_by_person(rows, unit, keys, one.spec, _Order(rows)) for one in per_person.numbers]
         every = dict.fromkeys(person for of in found for person in of)

@@ -26,6 +26,7 @@ _several_columns = of("frames/test_several_columns.py")
 _publication = of("frames/test_publication.py")
 _cached = of("frames/test_cached.py")
 _staged = of("frames/test_staged.py")
+_selected = of("frames/test_selected.py")
 _limit_rule = of("mechanisms/test_limit_rule.py")
 _found_grids = of("frames/test_found_grids.py")
 
@@ -75,6 +76,25 @@ MUTANTS = [
     of("engines/test_conformance.py::TestPolarsInMemory")("_engines/polars/people:_of_person",
         "of_groups.clip(upper_bound=number.most)", "of_groups",
         "a cap has no effect on what people are compared by", "::test_numbers_of_each_person_are_those_by_hand"),
+    # --- Groups that are selected
+    _selected("SelectingRequest.charged", "((str(ask), at_worst(ask.query.claim)) for ask in self._before)", "()",
+        "the selection of groups is not charged", "::test_all_stages_are_charged_together_before_a_row_is_read"),
+    _selected("SelectingRequest._worst", "at_worst(ask.query.claim)", "ask.query.claim",
+        "answers are charged as those of ten groups, whatever is selected", "::test_charged_are_the_worst_claims"),
+    _selected("at_worst", "1 if claim.loss.unit == 'epsilon' else _MOST_CELLS * claim._draws", "_MOST_CELLS * claim._draws",
+        "a loss in epsilon is charged in rho as if it were spread over many groups",
+        "::test_whatever_is_selected_costs_no_more_than_is_charged"),
+    _selected("SelectingRequest._selection_at", "most * both", "most",
+        "a replaced person is taken to move no more groups than one who comes",
+        "::test_a_selection_at_any_limit_keeps_its_loss_and_delta"),
+    of("proofs/test_selected.py")("SelectingRequest._selection_at", "Contributions(most * both, 1)", "Contributions(1, 1)",
+        "the selection has the rate of one group, whatever limit was found", "::test_all_stages_keep_epsilon_and_delta"),
+    _selected("SelectingRequest.settled", "self._selection_at(int(most))", "self.selection",
+        "the limit that was found has no effect on the selection", "::test_groups_that_many_have_are_answered"),
+    _selected("SelectingRequest._for_groups", "replace(self, asks=tuple(self._bounded(ask) for ask in self.asks))", "self",
+        "answers have the noise of ten groups, whatever is selected", "::test_answers_have_the_noise_of_the_selected_groups"),
+    _selected("keys_of_each", "person_keys.drop_nulls(list(columns))", "person_keys",
+        "a null counts as a group of its person", "::test_the_engine_counts_keys_of_people"),
     # --- What is guaranteed to a person
     _protection("Protection._drawn", "in_groups * spread.per_group <= spread.total or spread.per_group < spread.total",
         "in_groups * spread.per_group <= spread.total",

@@ -65,6 +65,7 @@ _PLACES = [
     # What is drawn for: an output from its histograms, or keys.
     ("_release.contract:Output", "drawn", "_output"),
     ("_statistics.statistic:KeysThatAreThere", "drawn", "_keys"),
+    ("_statistics.limits:LimitChoice", "drawn", "_limit"),
     # Time, and secrets that are part of what is asked.
     ("_accounting.budget", "time", "_time"),
     ("_release.request", "datetime", "_datetime"),
@@ -111,7 +112,7 @@ class Call:
     output, number
         For which output it draws, and which of its draws it is.
     kind
-        "choice", "above", "rounds", "jointly", "list", "number", "keys" or "row".
+        "choice", "above", "rounds", "jointly", "list", "number", "keys", "row" or "limit".
     mechanism, rate, draws
         As it draws; `draws` at this rate each.
     alpha
@@ -123,7 +124,8 @@ class Call:
     groups
         The public groups that it draws for.
     inputs
-        (group, code) -> weight; of keys: key -> people. What is left out is 0.
+        (group, code) -> weight; of keys: key -> people; of a limit: (0, candidate) -> people beyond. What is left out
+        is 0.
     """
 
     output: str
@@ -392,6 +394,18 @@ class Doors(AbstractContextManager["Doors"]):
             return np.array([key in self.shown for key in self._own_keys], bool), np.array(numbers, np.int64)
 
         return draw
+
+    # --- Limits ---
+
+    def _limit(self, _):
+        def drawn(choice, histograms, *columns):
+            (histogram,) = histograms
+            beyond = {(0, place): n for place, n in enumerate(choice.beyond(histogram).tolist())}
+            number = self._called("limit", choice.claim.mechanism, choice.claim.rate, (), beyond, size=len(beyond))
+            place = self.word("limit", choice.what, choice.of, number) % min(4, len(choice.values))  # that may bind
+            return pl.Series([place]), pl.Series([self.word("beyond", choice.of) % 46 - 5])
+
+        return drawn
 
     # --- Random choices of engines ---
 

@@ -33,7 +33,7 @@ from dp_polars._engines.polars.rows import (
     with_groups,
 )
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT
+from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT, PersonNumber
 from dp_polars._sources.running import by_name, collected
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.numbers import Ints
     from dp_polars._engines.polars.bounding import Marks, Stays
-    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson, PersonNumber
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
     from dp_polars._release.protection import Layout, Limits
 
 
@@ -345,24 +345,35 @@ def weight_name(number: int) -> str:
 
 def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:
     """Return every key that somebody has, once, and the number of people who have it: see `Engine`, duty 8."""
-    names = [f"key {i}" for i in range(len(work.types))]
-    columns = [
-        pl.col(name).cast(dtype).alias(key) for key, (name, dtype) in zip(names, work.types.items(), strict=True)
-    ]
+    columns = _columns_of_keys(work.types)
+    names = list(columns)
     if work.privacy_unit is None:
-        plan = rows.select(columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
+        plan = rows.select(**columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
         counted = collected([plan], engine)
     else:
         unit, schema = work.privacy_unit, rows.collect_schema()
         somebody = is_somebody(unit, schema)
         counted = []
         for part in in_parts(rows, unit, partitions):
-            person_keys = part.select(person_of(unit, schema).alias("person"), *columns).drop_nulls(names)
+            person_keys = part.select(person_of(unit, schema).alias("person"), **columns).drop_nulls(names)
             (lists,) = collected([_keys_of_people(person_keys, names).filter(somebody)], engine)
             counted.append(_bounded(lists, names, work.most, engine))
     found = counted[0] if len(counted) == 1 else added_up(counted, names, engine)
     keys = found.select(pl.col(key).alias(name) for key, name in zip(names, work.types, strict=True))
     return keys, found["people"].to_numpy().astype(np.int64)
+
+
+def keys_of_each(rows: pl.LazyFrame, per_person: PerPerson, types: pl.Schema) -> pl.LazyFrame:
+    """Return how many keys each person has who has any: see `Engine`, duty 9."""
+    unit, schema = per_person.privacy_unit, rows.collect_schema()
+    columns = _columns_of_keys(types)
+    person_keys = rows.filter(is_a_person(unit, schema)).select(person_of(unit, schema).alias("person"), **columns)
+    lists = _keys_of_people(person_keys.drop_nulls(list(columns)), list(columns))
+    return lists.select(pl.col("key 0").list.len().cast(pl.Int64).alias(PersonNumber.name(0)))
+
+
+def _columns_of_keys(types: pl.Schema) -> dict[str, pl.Expr]:
+    return {f"key {i}": pl.col(name).cast(dtype) for i, (name, dtype) in enumerate(types.items())}
 
 
 def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
@@ -488,6 +499,8 @@ def _of_person(number: PersonNumber, place: int) -> pl.Expr:
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
     """Return one row for each person: see `Engine`, duty 9. `cuts` are its `specs`."""
+    if per_person.by is not None:
+        return keys_of_each(rows, per_person, per_person.by)
     unit, keys, schema = per_person.privacy_unit, per_person.keys, rows.collect_schema()
     rows = rows.filter(is_a_person(unit, schema))
     key_columns = own_keys(rows, keys)

@@ -30,10 +30,11 @@ from dp_polars._engines.spark.rows import (
 from dp_polars._engines.spark.weighing import draws_nothing, parts_of_people, with_weights
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT
+from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT, PersonNumber
 from dp_polars._statistics.statistic import COUNT
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from dp_polars._base.column_types import PrivacyUnit
@@ -159,10 +160,7 @@ def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     """Return every key that somebody has in `k0`, `k1`, …, and in `people` the number of people who have it."""
-    names = [f"k{i}" for i in range(len(work.types))]
-    rows = protected_rows(frame, work.privacy_unit, list(work.types), {})
-    for name in names:
-        rows = rows.filter(sf.col(name).isNotNull())
+    rows, names = _with_keys(frame, work.privacy_unit, work.types)
     if work.privacy_unit is not None:
         seed = fresh_seed()
         # The key itself breaks ties of the hash: a tie can't let a person keep more.
@@ -173,8 +171,22 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     return rows.groupBy(*names).agg(sf.count(sf.lit(1)).alias("people"))
 
 
+def _with_keys(frame: DataFrame, unit: PrivacyUnit | None, types: pl.Schema) -> tuple[DataFrame, list[str]]:
+    """Return the rows of somebody with a key, and the columns of that."""
+    names = [f"k{i}" for i in range(len(types))]
+    rows = protected_rows(frame, unit, list(types), {})
+    for name in names:
+        rows = rows.filter(sf.col(name).isNotNull())
+    return rows, names
+
+
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     """Return one row for each person, or for each who is cut: see `Engine`, duty 9."""
+    if per_person.by is not None:
+        rows, names = _with_keys(frame, per_person.privacy_unit, per_person.by)
+        person = person_of(per_person.privacy_unit)
+        number = sf.count(sf.lit(1)).alias(PersonNumber.name(0))
+        return rows.select(*person, *names).distinct().groupBy(*person).agg(number).drop(*person)
     groups = Groups.of(frame, per_person.keys)
     rows, specs = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.specs)))
     rows, person = groups.in_groups(rows), person_of(per_person.privacy_unit)

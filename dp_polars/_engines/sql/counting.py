@@ -108,7 +108,7 @@ def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> lis
     """Count before anything else is done: what comes after that sees only its result."""
     groupings = gathered(work.specs, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
     if len(groupings) > 1:
-        table = common.read_again(table, columns_read(work.privacy_unit, work.keys, work.specs))
+        table = common.read_again(table, columns_read(work.privacy_unit, work.columns, work.specs))
     return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
 
 

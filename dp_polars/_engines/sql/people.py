@@ -23,17 +23,18 @@ from dp_polars._engines.sql.rows import (
 )
 from dp_polars._engines.sql.weighing import Columns
 from dp_polars._mechanisms.person_weights import UNIT
-from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT
+from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT, PersonNumber
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.numbers import Ints
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._engines.sql.rows import Rows
-    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson, PersonNumber
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
 
 
 _PEOPLE = "people"
@@ -48,6 +49,11 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
     """Return one row for each person: see `Engine`, duty 9."""
     unit, keys = per_person.privacy_unit, per_person.keys
+    if per_person.by is not None:
+        pairs = _pairs(table, unit, per_person.by, dialect)
+        person = person_in(pairs)
+        number = {PersonNumber.name(0): cast(pairs.count(), "int64")}
+        return pairs.group_by(person).aggregate(**number).drop(*person)
     if per_person.numbers:
         return _numbers(rows_of_people(table, unit, keys, per_person.specs, dialect), per_person.numbers)
     held = rows_of_people(table, unit, keys, per_person.cut, dialect)
@@ -147,22 +153,27 @@ def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Tabl
 
 def people_by_key(table: Table, work: KeyWork, dialect: Dialect) -> Table:
     """Return every key that somebody has as `k0`, `k1`, …, integers or texts, and how many have it: duty 8."""
-    chosen, needed = {}, []
-    for i, (name, dtype) in enumerate(work.types.items()):
-        chosen[f"k{i}"] = _told_apart(table[name], dtype, dialect)
-        needed += _conditions(table[name], dtype, dialect)
-    names = list(chosen)
-    if work.privacy_unit is None:
-        rows = table.filter(needed).select(**chosen)
-    else:
-        person = people_of(table, work.privacy_unit, dialect)
-        rows = table.filter(*is_somebody(table, work.privacy_unit, dialect), *needed).select(**person, **chosen)
-        rows = _few(rows.distinct(), names, work.most, dialect)
+    names = [f"k{i}" for i in range(len(work.types))]
+    rows = _pairs(table, work.privacy_unit, work.types, dialect)
+    if work.privacy_unit is not None:
+        rows = _few(rows, names, work.most, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
     keys = ((f"k{i}", dtype.is_decimal()) for i, dtype in enumerate(work.types.dtypes()))
     # Decimals travel as texts: drivers and Ibis differ in their digits.
     sent = {name: cast(counted[name], "string") if is_text else counted[name] for name, is_text in keys}
     return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
+
+
+def _pairs(table: Table, unit: PrivacyUnit | None, types: pl.Schema, dialect: Dialect) -> Table:
+    """Return each key of each person once, as `k0`, `k1`, …; without a unit the key of each row."""
+    chosen, needed = {}, []
+    for i, (name, dtype) in enumerate(types.items()):
+        chosen[f"k{i}"] = _told_apart(table[name], dtype, dialect)
+        needed += _conditions(table[name], dtype, dialect)
+    if unit is None:
+        return table.filter(needed).select(**chosen)
+    person = people_of(table, unit, dialect)
+    return table.filter(*is_somebody(table, unit, dialect), *needed).select(**person, **chosen).distinct()
 
 
 def _few(rows: Table, by: Sequence[str], most: int, dialect: Dialect) -> Table:

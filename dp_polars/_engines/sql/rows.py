@@ -177,13 +177,11 @@ def code_of(spec: HistogramSpec, table: Table, dialect: Dialect) -> tuple[Value 
     return column, found, value
 
 
-def columns_read(
-    unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, specs: Sequence[HistogramSpec]
-) -> list[str]:
+def columns_read(unit: PrivacyUnit | None, keys: Sequence[str], specs: Sequence[HistogramSpec]) -> list[str]:
     """Return the columns that a statement reads, each once."""
     names = [
         *(unit or ()),
-        *(() if keys is None else keys.columns),
+        *keys,
         *(name for spec in specs for name in spec.names),
     ]
     return [*dict.fromkeys(names)]

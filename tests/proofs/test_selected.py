@@ -1,0 +1,114 @@
+"""A limit, then selected groups, then an answer that follows from both: what all stages lose, by their exact law."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+import dp_polars as dpp
+from dp_polars._accounting.terms import Loss
+from tests.helpers import reference
+from tests.privacy.test_keys import counts_of, pi, product_law
+from tests.registry import RELATIONS
+
+KEYS = "abc"
+PERSONS = [set(own) for n in (1, 2, 3) for own in itertools.combinations(KEYS, n)]
+BASES = [[], [{"a"}], [{"b", "c"}], [set(KEYS)], [{"a"}] * 5 + [{"b", "c"}] * 3, [set(KEYS)] * 4]
+EPSILON, DELTA = Fraction(3), Fraction(1, 20)
+
+
+@cache
+def planned(relation):
+    """A query of selected groups, in epsilon whatever the better unit is: losses that add up to `EPSILON`."""
+    request = dpp.protect("p", neighboring_relation=relation).group_by("k").agg(dpp.n_people())._planned
+    parts = sum(ask.query.claim._loss_weight for ask in request.every)
+    asks = []
+    for ask in request.every:
+        claim = ask.query.claim._in_unit("epsilon")
+        loss = Loss(EPSILON * claim._loss_weight / parts, "epsilon")
+        delta = DELTA if claim._needs_delta else claim.delta
+        asks.append(ask.with_claim(replace(claim, loss=loss, delta=delta, _loss_weight=None)))
+    return request.with_asks(asks)
+
+
+def law_of_limits(relation, people):
+    """The probability of each limit that may be found."""
+    choice = planned(relation).limit.query
+    beyond = np.array([sum(len(own) > b for own in people) for b in choice.rule.counted], np.int64)
+    scores, word = choice.rule.scores(beyond).tolist(), choice.claim.mechanism
+    return np.array(reference.floats(reference.law(scores, rate=choice.claim.rate, mechanism=word, digits=30)))
+
+
+@cache
+def chances(relation, most):
+    """How probable it is that a group of so many people is selected, under a limit."""
+    selection = planned(relation)._selection_at(most).query.selection
+    return pi(float(selection.epsilon), float(selection.delta), 12)
+
+
+def law_of_groups(relation, counts, most):
+    """The probability of each set of groups; `counts`: the law of how many people have each of them."""
+    of_one = chances(relation, most)
+    return sum(
+        float(chance) * product_law([np.array([1 - of_one[n], of_one[n]]) for n in numbers])
+        for numbers, chance in counts.items()
+    )
+
+
+def law(relation, people, at):
+    """The probability of each limit with each set of groups. `at`: the limit that π is for, if it is another one."""
+    values = [int(one) for one in planned(relation).limit.query.values]
+    counts = {most: counts_of(people, most) for most in (1, 2, 3)}  # nobody has more
+    limits = law_of_limits(relation, people)
+    return np.array(
+        [p * law_of_groups(relation, counts[min(most, 3)], at or most) for p, most in zip(limits, values, strict=True)]
+    )
+
+
+def least_delta(relation, at=None):
+    """The least delta at the whole epsilon, over all pairs of neighbours.
+
+    The answers come last, and may follow from all before: whatever that is, two symbols tell of a person as much as
+    their loss allows.
+    """
+    rest = float(sum(ask.query.claim.loss.value for ask in planned(relation).every[2:]))
+    likely = 1 / (1 + math.exp(-rest))
+    found = 0.0
+    for base in BASES:
+        added = [(base, [*base, person]) for person in PERSONS]
+        replaced = [([*base, one], [*base, two]) for one, two in itertools.combinations(PERSONS, 2)]
+        for pair in added if relation == "add_or_remove_one" else replaced:
+            one, two = (law(relation, people, at) for people in pair)
+            for p, q in ((one, two), (two, one)):
+                symbols = (likely * p, (1 - likely) * q), ((1 - likely) * p, likely * q)
+                found = max(found, sum(np.maximum(a - math.exp(EPSILON) * b, 0).sum() for a, b in symbols))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_all_stages_keep_epsilon_and_delta(relation):
+    """A limit, groups by it, and an answer by both, at once: within epsilon but for delta."""
+    assert sum(ask.query.claim.loss.value for ask in planned(relation).every) == EPSILON
+    found = least_delta(relation)
+    # A group of one person alone needs all of delta, and a replaced one has half of it.
+    assert float(DELTA) / 3 < found <= float(DELTA) * (1 + 1e-12)
+
+
+@pytest.mark.slow
+def test_a_selection_that_ignores_the_limit_spends_more():
+    """The control: π is that of one group per person, whatever limit was found."""
+    assert least_delta("add_or_remove_one", at=1) > 1.01 * float(DELTA)
+
+
+def test_the_limit_follows_from_how_many_groups_people_have():
+    same = law_of_limits("add_or_remove_one", [{"a"}] * 40)
+    more = law_of_limits("add_or_remove_one", [set(KEYS)] * 4000)
+    assert same.argmax() == 0
+    assert planned("add_or_remove_one").limit.query.values[int(more.argmax())] == 3

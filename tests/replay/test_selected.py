@@ -1,0 +1,109 @@
+"""Record and replay of releases in stages: a limit, selected groups, limits in these, and answers."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.registry import RELATIONS
+from tests.replay.checks import _looked, check_equal, check_parts, check_recorded
+from tests.replay.doors import Doors
+
+pytestmark = pytest.mark.slow
+
+CASES = 5
+WARDS = [None, "A", "B", "C", "D"]
+
+
+def rows_of(rng, person, most):
+    return [
+        (person, rng.choice(WARDS), rng.choice([2024, 2025]), rng.choice([None, -3, 1, 2, 70]), rng.choice("xy"))
+        for _ in range(rng.randrange(1, most))
+    ]
+
+
+def neighbours(rng, relation):
+    """Rows of a few people, and of one more, or of another one in the place of one, who has any number of rows."""
+    base = [row for person in range(1, 5) for row in rows_of(rng, person, 9)] + rows_of(rng, None, 3)
+    one = rows_of(rng, 0, 40)
+    other = rows_of(rng, 0, 40) if relation == "replace_one" else []
+    return base + one, base + other
+
+
+def frame_of(rng, rows):
+    schema = {"p": pl.Int64, "ward": pl.String, "year": pl.Int64, "x": pl.Int64, "k": pl.String}
+    return pl.DataFrame(rng.sample(rows, len(rows)), schema, orient="row")
+
+
+def asked(private, by, is_pure):
+    """Outputs whose limits, and bounds, are found; a gap exists in epsilon alone."""
+    return (
+        private.group_by(*by)
+        .agg(
+            people=dpp.n_people(),
+            rows=dpp.len(),
+            sums=pl.col("x").dp.sum(),
+            mean=pl.col("x").dp.mean(-3, 9),
+            top=pl.col("k").dp.mode(["x", "y"], gap=is_pure),
+            half=pl.col("x").dp.median(range(-3, 9)),
+        )
+        .scaled_to(epsilon=1, delta=1e-4)
+    )
+
+
+@pytest.mark.parametrize("by", [("ward",), ("ward", "year")], ids=str)
+@pytest.mark.parametrize("is_pure", [True, False])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_stages_follow_from_what_was_released_and_move_as_claimed(relation, is_pure, by):
+    answered = 0
+    for seed in range(CASES):
+        rng = random.Random(f"{seed} {relation} {is_pure} {by}")
+        frames = [frame_of(rng, rows) for rows in neighbours(rng, relation)]
+        case = SimpleNamespace(salt=seed, couples=True, relation=relation, asked=[("n_people", 0, 0)])
+        settled = []
+
+        def ask(side, frames=frames, settled=settled):
+            query = asked(frames[side].dp.protect("p", neighboring_relation=relation), by, is_pure)
+            answers = query.release(intervals=True)
+            settled.append(query)
+            return {"answers": answers, "found": query.found, "explained": query.explain().rows()}
+
+        found = [{key for call in _looked(case, ask, side, Doors)[1] if call.kind == "keys" for key in call.inputs}
+                 for side in (0, 1)]  # fmt: skip
+        shown = frozenset(sorted(found[0] & found[1])[seed % 2 :])
+        one, other = (_looked(case, ask, side, Doors, shown) for side in (0, 1))
+        check_equal(one[0], other[0])
+        assert one[0]["error"] is None
+        answered += len(shown) > 0
+        check_stages(case, settled[-1], one[1], other[1], len(shown))
+        check_parts([*one[2], *other[2]])
+    assert answered > CASES / 2
+
+
+def check_stages(case, query, one, other, groups):
+    """Each stage is drawn once, and its inputs move by no more than its claim says."""
+    of_stages, of_answers = ([call for call in one if call.kind in ("limit", "keys")] for _ in range(2))
+    theirs = {(call.kind, call.output): call for call in other if call.kind in ("limit", "keys")}
+    assert len(theirs) == len(of_stages)
+    request = query._request
+    for call in of_stages:
+        other_call = theirs[call.kind, call.output]
+        cells = {*call.inputs, *other_call.inputs}
+        moves = [other_call.inputs.get(cell, 0) - call.inputs.get(cell, 0) for cell in cells]
+        assert all(abs(n) <= 1 for n in moves), f"{call.output} moves by more than a person"
+        if call.kind == "limit":
+            assert min(moves, default=0) >= 0 or max(moves, default=0) <= 0, "people beyond move in two directions"
+        else:
+            claim = request.selection.query.claim
+            assert call.rate == claim.rate
+            assert sum(map(abs, moves)) <= claim.contributions.total, "more groups move than a person counts for"
+    of_answers = [[call for call in calls if call.kind not in ("limit", "keys")] for calls in (one, other)]
+    if groups:
+        case.groups = tuple(range(groups))
+        check_recorded(case, query, *of_answers)
+    else:
+        assert not any(of_answers)
