@@ -316,7 +316,7 @@ def test_explain_shows_all_stages_and_later_what_was_found():
 
 
 def test_statement_report_and_file_have_all_stages(tmp_path):
-    budget = dpp.Budget(epsilon=40, delta=1e-6, name="visits")
+    budget = dpp.Budget(epsilon=40, delta=1e-6, name="visits of selected groups")
     query = report(visits().dp.protect("p", budget=budget)).scaled_to(**GUARANTEE)
     before = query.statement(name="Visits")
     assert "are selected privately" in before.to_markdown()
