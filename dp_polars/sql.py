@@ -210,6 +210,9 @@ class _SqlEngine(LocalEngine):
         specs = work.specs if work.per_person is None else work.per_person.specs
         self._check(bounds.privacy_unit, columns_read(None, bounds.columns, specs))
 
+        if not work.groups:  # until some are selected, the statement is tried without
+            work = replace(work, keys=None)
+
         def write() -> _Written:
             common, table = Common(is_prepared=differs_between_runs(self._source)), self._table
             if work.per_person is not None:

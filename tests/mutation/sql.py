@@ -110,7 +110,7 @@ MUTANTS = [
         "[is_present(table[name], dialect) for name in unit[:1]]", "who lacks a column is somebody",
         "::test_people_of_several_columns_differ_in_one_of_them"),
     # --- Keys, and quantiles over people
-    _people("_engines/sql/people:people_by_key", "rows.distinct()", "rows",
+    _people("_engines/sql/people:_pairs", "table.filter(*is_somebody(table, unit, dialect), *needed).select(**person, **chosen).distinct()", "table.filter(*is_somebody(table, unit, dialect), *needed).select(**person, **chosen)",
         "a person counts for a key as often as they have it", "::test_a_person_changes_no_more_keys_than_the_bound"),
     _people("_engines/sql/people:_few", 'numbered["rank"] < most', 'numbered["rank"] <= most',
         "a person counts for one key more", "::test_a_person_changes_no_more_keys_than_the_bound"),
