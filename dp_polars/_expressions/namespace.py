@@ -95,45 +95,43 @@ class PrivateNamespace(Suggesting):
             and repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them
             from the data.
         within
-            How wrong the answer may be, in the place of a loss: with probability 0.95 it is at most this far off, in
-            the unit and the sense of `error_95` (see `PrivateQuery.explain`). The loss is the smallest of four
-            significant digits that does it. On a private frame `agg` finds it under its limits, in the unit of its
-            budget (in epsilon without one); elsewhere it is found at once, in epsilon.
+            The accuracy, in the place of a loss: with probability 0.95 the answer is at most this far off, in the unit
+            of `error_95` (see `PrivateQuery.explain`). The loss is the smallest one of four significant digits. On a
+            private frame `agg` finds it, in the unit of its budget (in epsilon without one). Elsewhere it is in
+            epsilon.
         epsilon, rho
-            The privacy loss of one person in all, over all groups, in pure DP or in zCDP: one of them at most, and none
-            with `within`. An int, float, Fraction or Decimal; a float is the decimal that it prints as, rounded down to
-            12 digits: so eleven losses of 1/11 fit a budget of 1. In the `agg` of a private frame all of them may be
-            left out: then `PrivateQuery.scaled_to` says the loss, for all outputs together. A plain expression must
-            have one.
+            The privacy loss of one person over all groups, in pure DP or in zCDP: at most one of them, and none with
+            `within`. An int, float, Fraction or Decimal. A float is the decimal that it prints as, rounded down to 12
+            digits, so eleven losses of 1/11 fit a budget of 1. On a private frame you may leave out both: then
+            `PrivateQuery.scaled_to` sets the loss of all outputs together. A plain expression needs one.
         loss_weight
-            Where no loss and no `within` is given: how large a part of what `PrivateQuery.scaled_to` shares this output
-            takes. A number above 0; left out, it is 1. With 2 it gets twice the loss.
+            Set while the loss is undecided: this statistic's weight in the joint guarantee, above 0. The default is 1,
+            and 2 gets twice the loss.
         counts
-            "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
-            need not be the one by flights. To count rows, `protect` must limit the rows of a person, as for quantiles.
-            Elsewhere rows are counted. Or `dp_polars.weights(…)`: the candidate with the largest sum of a column is
-            selected.
+            "people" (the default) or "rows", on a private frame with a privacy unit. The most common destination by
+            aircraft need not be the one by flights. To count rows, a person's rows need a limit. Elsewhere rows are
+            counted. `dp_polars.weights(…)` selects the candidate with the largest sum of a column.
         too_few
-            A whole number of at least 1, or None. It adds a public candidate with this constant score, which means
-            "fewer than about this number". Where that candidate wins, the answer is null. It costs nothing: nobody
-            changes a constant, so R stays the same.
+            A whole number of at least 1, or None. It adds a public candidate with this constant score, "fewer than
+            about this number". If that candidate wins, the answer is null. It costs nothing, because nobody changes a
+            constant.
         gap
-            Whether the answer comes with its gap: by how many people (or rows) it was ahead of the next candidate, with
-            noise. It costs nothing more, but needs `epsilon`. The candidate of `too_few` counts as a next one, too.
+            Whether to add the gap: the noisy number of people (or rows) by which the answer was ahead of the next
+            candidate, including that of `too_few`. It costs nothing more, but needs `epsilon`.
         contributions
-            How many rows one person can have. We don't check this: if a person has more, they lose more than `epsilon`
-            says. With `group_by_dynamic` or `rolling`, count a row once for each window that it is in.
+            The most rows that one person has, unchecked. A person with more loses more than `epsilon`. With
+            `group_by_dynamic` or `rolling`, count a row once for each of its windows.
         mechanism
             None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
-            "exponential", which are charged what is proved for them.
+            "exponential", which are charged their proved cost.
 
         Returns
         -------
         PrivateExpr
-            One answer per group, of the column's type; of a Categorical, a String. With `gap`, a struct: `answer` of
-            that type, and `gap`, an Int64 of at least 0, rounded down; null where there is no other candidate. Take it
-            apart after collecting (`unnest`): an expression that names both fields may draw twice. Every evaluation is
-            a release: collecting twice pays twice.
+            One answer per group, of the column's type; of a Categorical, a String. With `gap`, a struct of `answer` and
+            `gap`, an Int64 of at least 0, rounded down, or null without another candidate. Use `unnest` after
+            collecting, because an expression that names both fields may draw twice. Every evaluation is a release:
+            collecting twice pays twice.
 
         Raises
         ------
@@ -145,7 +143,7 @@ class PrivateNamespace(Suggesting):
         -----
         Nulls and values outside the candidates are ignored. In a group without rows, every candidate is equally likely.
         The score is the count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its
-        keys from the data, which publishes that each group exists. Where that is private, use `LazyFrame.dp.protect`.
+        keys from the data, which reveals that each group exists. If that is private, use `LazyFrame.dp.protect`.
 
         Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/exponential`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
 
@@ -271,28 +269,27 @@ class PrivateNamespace(Suggesting):
             three significant digits. Dates have days. Datetimes have the finest of 1, 5, 15 and 60 minutes with at most
             2**16 points, or days.
         confidence
-            On a private frame only, of one quantile: with which probability two more columns of the release, `NAME_low`
-            and `NAME_high`, hold the candidate nearest to the true quantile of the rows that the limits keep. Strictly
-            between 0.5 and 1, with a denominator of at most 10,000; 0.95 is usual. None: no such columns. The answer
-            and both ends share the loss equally, so each of these three draws errs about three times as far, in rows,
-            as the answer alone would (with `rho` 1.7 times).
+            For one quantile on a private frame: the probability with which the candidate nearest to the true quantile,
+            of the rows that the limits keep, lies between two more columns, `NAME_low` and `NAME_high`. Strictly
+            between 0.5 and 1, with a denominator of at most 10,000. None: no such columns. The answer and both ends
+            share the loss equally, so each errs about three times as far, in rows (with `rho` 1.7 times).
         all others
             As for `mode`.
 
         Returns
         -------
         PrivateExpr
-            One answer per group, of the candidates' type; for a list of quantiles a List of that type, in the order of
-            the list and never decreasing. Every evaluation is a release: collecting twice pays twice. Without
-            candidates, the answer is null in groups of so few people that it may lie beyond all values: by
-            `dp_polars.n_people`, which is added if the query has none, with an eighth of the quantile's
-            `loss_weight`. `explain` shows the number, and `release(min_people=…)` changes it.
+            One answer per group, of the candidates' type. A list of quantiles returns a List of that type, which never
+            decreases. Every evaluation is a release: collecting twice pays twice. Without candidates, the answer is
+            null in groups of so few people that it may lie beyond all values. `dp_polars.n_people` decides that, and is
+            added if the query has none, with an eighth of the quantile's `loss_weight`. `explain` shows the number, and
+            `release(min_people=…)` changes it.
 
         Raises
         ------
         TypeError, ValueError
-            As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if the denominators
-            of its fractions are such that a quantile of a part of the rows has one above 2**24.
+            As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if its denominators
+            are too large together.
 
         Notes
         -----
