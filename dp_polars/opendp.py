@@ -369,7 +369,7 @@ def _unbound_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
             raise TypeError(msg)
         if query._protection.parts is not None:
             msg = (
-                "query must not be asked of disjoint parts: what several people lose there at once is not proved, and "
+                "query must not be about disjoint parts: what several people lose there at once is not proved, and "
                 "OpenDP's map is for any number.\n\n"
                 "Hint: leave by out of the publication, or release it without OpenDP."
             )

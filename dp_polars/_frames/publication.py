@@ -277,7 +277,7 @@ def publication(
 ) -> Publication:
     """Put several queries about the same people together: one guarantee, one charge, one statement and one report.
 
-    With `by`, the same queries are asked of public, disjoint parts of one table, and the parts are not all paid for.
+    With `by`, the same queries are answered for public, disjoint parts of one table, and not all parts are paid for.
 
     Pure DP (epsilon), zCDP (rho) or (epsilon, delta) for one person, as the queries have it.
 
@@ -290,12 +290,12 @@ def publication(
         `synthetic`. They may be of several private frames.
     by
         Columns of the protected table and their public values, such as `{"region": ["North", "South"]}`. Each query is
-        asked of each value, or of each combination, and its answers begin with these columns. A row with other values
+        answered for each value, or each combination, and its answers begin with these columns. A row with other values
         is in no part. All queries are of one protected table and have contribution limits, which hold in each part;
         transformations leave these columns as they are. Cubes, synthetic rows and `n_rows_dropped` are refused.
     max_parts
-        In how many of the parts each person counts. None: 1. A person with more parts counts in so many random ones,
-        the same in all queries; rows in other parts are dropped. A larger number drops fewer rows and costs more: a
+        In how many of the parts each person counts. None: 1. A person with more parts counts in random ones, the same
+        in all queries, and rows in other parts are dropped. A larger number drops fewer rows and costs more: a
         release costs what `max_parts` parts cost, and twice as many under "replace_one".
 
     Raises
@@ -303,7 +303,7 @@ def publication(
     TypeError, ValueError
         If there is none, one is no private query of frames, or privacy unit, neighbouring relation or budget are not
         those of the others; or if some have rows and some have none. If `by` is not as described, or a query can't be
-        asked of parts.
+        about parts.
 
     Examples
     --------
@@ -396,14 +396,14 @@ def _parts_of(by: object, max_parts: object, protection: Protection) -> Parts:
 
 
 def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
-    """Return a query that is asked of each part; refuse one about all parts together: `docs/proofs/parts.md`."""
+    """Return a query about each part; refuse one about all parts together: `docs/proofs/parts.md`."""
     request, columns = query._planned, parts.columns
     protection, who = request.protection, f"publication: with by, the query {name!r}"
     if type(request) not in (Request, KeyRequest):
         msg = (
             f"{who} must be one of agg or keys, got one for {request.asks[0].name}, which is about all parts together."
         )
-        hint = "put the columns of by into the dimensions of a cube; ask the query in a publication without by."
+        hint = "put the columns of by into the dimensions of a cube; or put the query into a publication without by."
         if isinstance(request, StagedRequest):
             msg = f"{who} must have contribution limits and clipping bounds: they would be found in all parts together."
             hint = f"give protect the limits that {', '.join(ask.name for ask in request.found_first)} would find."

@@ -586,7 +586,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         refuse_unknown_limits(request, "n_rows_dropped")
         if request.protection.parts is not None:
             msg = (
-                "n_rows_dropped must follow a query that is not asked of disjoint parts: its number is about all parts "
+                "n_rows_dropped must follow a query that is not about disjoint parts: its number is about all parts "
                 "together.\n\nHint: call it on the query before dpp.publication(…, by=…)."
             )
             raise TypeError(msg)

@@ -256,7 +256,7 @@ def _step(step: Step) -> str:
 
 
 def _output(line: Line[Asked], parts: int) -> Facts:
-    """Return what a statement says of an output: all of one line. Its loss is that of so many disjoint parts."""
+    """Return what a statement says of an output: all of one line. Its loss is that of this number of disjoint parts."""
     row, ask = line.row, line.ask
     said = {name: row[name] for name in ("error_95", "error_unit", "limits", "note")}
     if said["error_95"] is not None and not math.isfinite(said["error_95"]):

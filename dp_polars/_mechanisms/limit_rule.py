@@ -52,7 +52,7 @@ _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fracti
 # Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
 _ROWS_BEYOND = 16
 _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
-# Of quantiles, to which wider bounds do hardly any harm. They are found by a smaller part.
+# For quantiles, to which wider bounds do hardly any harm. They are found by a smaller part.
 _STEP_OF_RANKS, _ENOUGH_OF_RANKS = Fraction(1, 8), 1
 
 # T and o are rounded up but for this, which no interval of 128 bits exceeds, and are no larger than that.

@@ -558,7 +558,7 @@ class Engine(ABC, Generic[Released]):
         release. Rows of nobody may stay. Nothing is read here.
         """
         msg = (
-            f"by: {self.rows_are} can't be asked in parts.\n\n"
+            f"by: {self.rows_are} can't be queried in parts.\n\n"
             "Hint: put the columns of by into the group_by of each query, under max_groups."
         )
         raise TypeError(msg)

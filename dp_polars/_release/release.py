@@ -194,7 +194,7 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
 
 @silenced
 def keep_parts(request: AnyRequest[Asked], engine: Engine[Released], choice: PartChoice) -> None:
-    """Leave rows in the parts of a request alone, if it is asked of parts: nothing is read."""
+    """Leave rows in the parts of a request alone, if it is about parts: nothing is read."""
     protection = request.protection
     if protection.parts is not None:
         keys = in_types_of(protection.parts.keys, engine.schema(protection.parts.columns))

@@ -181,7 +181,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def found_first(self) -> tuple[Ask[Any], ...]:
-        """What is found before the outputs are drawn."""
+        """The limits and keys that are found before the outputs are drawn."""
         return ()
 
     @property
@@ -222,7 +222,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> tuple[AnyRequest[AskedT], Work | KeyWork]:  # noqa: ARG002
         """Return the request with what its stage has found, as it was drawn, and its work; `work`: as for `stage`.
 
-        The request may have a stage of its own. What it is follows from released values alone.
+        The request may have a stage of its own. It follows from released values only.
         """
         return self, work
 

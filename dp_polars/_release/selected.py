@@ -212,14 +212,14 @@ class SelectingRequest(StagedRequest):
         return selected, selected.on_columns_of(replace(work, keys=keys))
 
     def _selection_at(self, most: int) -> Ask[KeysThatAreThere]:
-        """Return the selection in which a person counts for so many groups at most, at the same loss."""
+        """Return the selection in which a person counts for at most this number of groups, at the same loss."""
         statistic = self.selection.query
         both = 1 if self.protection.neighboring_relation == "add_or_remove_one" else 2
         claim = replace(statistic.claim, contributions=Contributions(most * both, 1))
         return replace(self.selection, query=replace(statistic, keys_per_person=most, claim=claim))
 
     def _for_groups(self) -> Self:
-        """Return the request with the rates and rules that the same losses pay for in so many groups."""
+        """Return the request with the rates and rules that the same losses pay for in this number of groups."""
         request = replace(self, asks=tuple(self._bounded(ask) for ask in self.asks))
         return request._ruled() if self.sets else request
 

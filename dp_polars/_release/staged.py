@@ -45,7 +45,7 @@ THE_GROUPS = "the groups"
 
 # The loss of the number of people that is added for quantiles, as a part of that of one of them.
 _OF_PEOPLE = Fraction(1, 8)
-_FEW = 100  # candidates of a narrow grid, of which the error is shown beside
+_FEW = 100  # candidates of a narrow grid, of which the error is shown, too
 
 OWN_LOSS = (
     "{} must have no loss of its own without {}: a part of one guarantee finds what is left out, before answers are "
@@ -208,7 +208,7 @@ class StagedRequest(Request):
         asks: Sequence[Ask[HistogramQuery]],
         needed: Sequence[What | None],
         unit: Unit,
-        **own: Any,  # noqa: ANN401  # the fields of a subclass
+        **fields: Any,  # noqa: ANN401  # the fields of a subclass
     ) -> Self:
         of: dict[tuple[object, ...], list[int]] = {}
         for place, (ask, limit) in enumerate(zip(asks, needed, strict=True)):
@@ -218,7 +218,7 @@ class StagedRequest(Request):
             for what in ask.query.finds:  # of quantiles, for which nobody should be beyond, bounds of their own
                 of.setdefault((what, isinstance(ask.query, Ranked), *column), []).append(place)
         sets = tuple(_Set(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
-        request = cls(pipeline, keys, tuple(asks), sets=sets, **own)
+        request = cls(pipeline, keys, tuple(asks), sets=sets, **fields)
         groups = request.groups
         limits: dict[str, dict[str, int]]
         limits = {
@@ -491,9 +491,9 @@ class StagedRequest(Request):
             rule = f": {grid_rule(types[0])}" if types else ""
             yield f"Its grid is found first{rule}."
         if types and not query.claim._is_open:
-            size, few = query.size_of(*types) or 1, rounded_up(query.error(_FEW, BETA))
+            size, narrow = query.size_of(*types) or 1, rounded_up(query.error(_FEW, BETA))
             most = "" if self.found else ", the most that there may be"
-            yield f"error_95 is for {size:,} candidates{most}; for {_FEW} it is {few}."
+            yield f"error_95 is for {size:,} candidates{most}; for {_FEW} it is {narrow}."
             counted = next(one.query for one in self.asks if one.name == self.people)
             least = query.least_people(counted, *types)
             yield f"Groups of fewer than {least:,} people, by {self.people}, show null; min_people=… changes that."

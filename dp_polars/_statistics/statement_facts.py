@@ -271,7 +271,7 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
 
 
 def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = (), parts: int = 1) -> Facts:
-    """Return the facts of an output; its loss is that of one person, who changes it in so many disjoint parts."""
+    """Return the facts of an output; its loss is that of a person, who changes it in several disjoint parts."""
     claim, drawn = query.claim, first_draw(query)
     loss, delta = number_facts(parts * claim.loss.value), number_facts(parts * claim.delta)
     return {

@@ -241,7 +241,7 @@ def test_a_query_of_parts_is_taken_into_nothing_about_all_parts():
     query = private.group_by({"month": [1, 2, 3]}).agg(n=dpp.n_people(rho=1))
     asked = dpp.publication(q=query, by=BY, max_parts=2).queries["q"]
     assert query.n_rows_dropped(3, rho=1).loss.value == 1
-    with pytest.raises(TypeError, match="not asked of disjoint parts"):
+    with pytest.raises(TypeError, match="not about disjoint parts"):
         asked.n_rows_dropped(3, rho=1)
     for more in ({}, {"by": BY}):
         with pytest.raises(ValueError, match="of the disjoint parts of another publication"):
@@ -282,5 +282,5 @@ def test_other_tables_and_engines_without_parts_are_refused():
     with pytest.raises(ValueError, match="must be given one table"):
         asked.release({"one": VISITS})
     assert asked.release(VISITS)["one"].height == 4
-    with pytest.raises(TypeError, match="can't be asked in parts"):
+    with pytest.raises(TypeError, match="can't be queried in parts"):
         keep_parts(asked.queries["one"]._request, ToyEngine([], {"region": pl.String()}), PartChoice())

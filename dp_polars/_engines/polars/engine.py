@@ -362,14 +362,14 @@ class PolarsEngine(LocalEngine):
 
     def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
         source = self._source
-        kept = choice.of_source.get(id(source))
-        if kept is None:
+        found = choice.of_source.get(id(source))
+        if found is None:
 
             def read() -> pl.LazyFrame:
                 return in_kept_parts(unflagged(source.read()), keys, most, unit, self._engine)
 
-            kept = choice.of_source[id(source)] = source, replace(source, read=cache(read))
-        self._source = kept[1]
+            found = choice.of_source[id(source)] = source, replace(source, read=cache(read))
+        self._source = found[1]
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Refuse groups and candidates whose cells don't fit into one integer."""

@@ -35,12 +35,12 @@ def _together(fields: list[pl.Series]) -> NDArray[np.unsignedinteger]:
     for field in fields:
         values = field.to_numpy()
         least = values[:1] if not len(values) else values.min(keepdims=True)
-        own, span = difference(values, least), 1
-        if len(own):
-            span += int(own.max())
+        part, span = difference(values, least), 1
+        if len(part):
+            span += int(part.max())
         if size * span > 2**64:  # as many numbers as values that are there, at most
-            (found, size), (own, span) = _dense(found), _dense(own)
-        found, size = found * np.uint64(span % 2**64) + own, size * span
+            (found, size), (part, span) = _dense(found), _dense(part)
+        found, size = found * np.uint64(span % 2**64) + part, size * span
     return found
 
 
@@ -92,8 +92,8 @@ def _differs(texts: pl.Series, rows: Ints) -> NDArray[np.bool_]:
     found = np.ones(len(rows), bool)
 
     def compare(start: int, stop: int) -> None:
-        own = texts.gather(rows[start - 1 : stop])
-        found[start:stop] = (own[1:] != own[:-1]).to_numpy()
+        part = texts.gather(rows[start - 1 : stop])
+        found[start:stop] = (part[1:] != part[:-1]).to_numpy()
 
     in_parallel(compare, [(start, min(start + _PART, len(rows))) for start in range(1, len(rows), _PART)])
     return found

@@ -130,10 +130,10 @@ def in_kept_parts(
     schema = rows.collect_schema()
     people = [compared(name, schema).alias(f"person {place}") for place, name in enumerate(unit or ())]
     places = [f"key {place}" for place in range(keys.width)]
-    kept = keys.select(pl.col(name).alias(place) for name, place in zip(keys.columns, places, strict=True))
+    public = keys.select(pl.col(name).alias(place) for name, place in zip(keys.columns, places, strict=True))
     of_row = [expr.meta.undo_aliases() for expr in (*people, *own_keys(rows, keys))]
     if unit is None or most >= keys.height:
-        return rows.join(kept.lazy(), left_on=of_row[len(people) :], right_on=places, how="semi")
+        return rows.join(public.lazy(), left_on=of_row[len(people) :], right_on=places, how="semi")
     names = [person.meta.output_name() for person in people]
     of_people = rows.filter(is_a_person(unit, schema)).with_columns(*people, *own_keys(rows, keys))
     pairs = with_groups(of_people.select(*names, *places), keys).unique().group_by(names).agg(pl.col("group").sort())
@@ -142,7 +142,7 @@ def in_kept_parts(
     number = lists["group"].explode(empty_as_null=False)
     stays = pl.Series(random_few(lengths, most, system_rng()))
     pairs_of_people = lists.select(names)[owners(lengths)].get_columns()
-    chosen = pl.DataFrame([*pairs_of_people, *kept.select(pl.all().gather(number))]).filter(stays)
+    chosen = pl.DataFrame([*pairs_of_people, *public.select(pl.all().gather(number))]).filter(stays)
     return rows.join(chosen.lazy(), left_on=of_row, right_on=[*names, *places], how="semi")
 
 
