@@ -130,6 +130,7 @@ def _(picked, remember, schema, set_texts_changed, statistics):
 
 @app.cell
 def _():
+    find = mo.ui.switch(value=True, label="find the limits privately, by a part of the guarantee")
     max_groups = slider(steps=[1, 2, 3, 4, 5, 7, 10, 15, 20], value=2)
     max_rows = slider(steps=page.BOUNDS, value=2)
     rows_each = slider(steps=[1, 1.5, 2, 3, 5, 10, 20, 50], value=3)
@@ -140,7 +141,7 @@ def _():
     epsilon = slider(steps=EPSILONS, value=1)
     delta = mo.ui.dropdown(options={short(one): one for one in DELTAS}, value="1e-6", full_width=True)
     engine = mo.ui.dropdown(options={"Polars": "polars", "DuckDB": "duckdb"}, value="Polars", full_width=True)
-    return by_error, delta, engine, epsilon, max_groups, max_rows, relative, rows_each, skew, smallest
+    return by_error, delta, engine, epsilon, find, max_groups, max_rows, relative, rows_each, skew, smallest
 
 
 @app.cell
@@ -170,6 +171,7 @@ def _(
     delta,
     engine,
     epsilon,
+    find,
     groups,
     how,
     key_fields,
@@ -193,6 +195,7 @@ def _(
         delta=delta.value,
         max_groups=max_groups.value,
         max_rows_per_group=max_rows.value,
+        found=find.value,
         apart=apart.value,
         engine=engine.value,
     )
@@ -235,17 +238,19 @@ def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, statistic
 
 
 @app.cell
-def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, smallest):
+def _(amounts, by_error, drafted, find, max_groups, max_rows, plan, rows_each, skew, smallest):
     rows_of_person = "Rows in each group, at most (max_rows_per_group)" if plan.keys else "Rows, at most (max_rows)"
     # What is not wanted is hidden and not left out: fields that move up would be taken for others.
     parts = [
         page.section(
             "Contribution limits",
+            f"<div{' hidden' * plan.by_error}>{find}</div><div{' hidden' * plan.finds_limits}>",
             f"<div{' hidden' * (not plan.keys)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
             page.fielded(rows_of_person, max_rows),
             page.quiet("Smaller limits cost less and drop more. Try them on synthetic people:"),
             page.fielded("Rows of a person, on average", rows_each),
             page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),
+            "</div>",
             page.dropped(plan, drafted, rows_each.value, skew.value),
             number=5,
             hidden=plan.unit is None,

@@ -13,7 +13,14 @@ from dp_polars import plot
 from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._publish.plan import dropped_by_limits, field_of, short, title_of, values_field_of
+from dp_polars._publish.plan import (
+    at_known_limits,
+    dropped_by_limits,
+    field_of,
+    short,
+    title_of,
+    values_field_of,
+)
 from dp_polars._publish.schema import MORE, Statistic
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
@@ -26,11 +33,13 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import Publication
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._publish.plan import Draft, Plan
+    from dp_polars.plot._charts import Look
 
 
 BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
 # Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
 _MOST_LINES, _WIDTH = 6, 215
+_ALONE = (450, 200)  # the width and height of a figure that has no other one next to it
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
 _SURE = 0.95
 _IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")  # statistics whose errors are neither people nor rows
@@ -211,8 +220,9 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
 
 
 def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
-    needed = size_needed(query, relative)
+    needed = size_needed(at_known_limits(query), relative)
     explained, rows = drafted.explained if query is drafted.query else query.explain().rows(named=True), []
+    explained = [one for one in explained if one["output"] in needed["output"]]  # and not what is found before
     for one, size in zip(explained, needed.iter_rows(named=True), strict=True):
         least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
         epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
@@ -230,13 +240,15 @@ def tables(drafted: Draft, relative: float) -> Iterator[str]:
 
 
 def figures(drafted: Draft) -> Iterator[str]:
-    query = drafted.query
-    if query is None:
+    if drafted.query is None:
         return
+    query = at_known_limits(drafted.query)
     errors = _first(error_by_size(query, _SIZES))
+    modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
     if errors["relative"].count():
-        yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
-    if modes := [row for row in drafted.explained if row["selects"].startswith("mode of")]:
+        look: Look = {"width": _WIDTH} if modes else {"width": _ALONE[0], "height": _ALONE[1]}
+        yield figure("How far off, by the size of a group", plot.error_by_size(errors, **look))
+    if modes:
         step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
@@ -259,6 +271,11 @@ def figure(title: str, chart: alt.LayerChart | alt.VConcatChart, note: str = "")
 def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
     if plan.unit is None:
         return quiet("Each person has one row here: no row is dropped.")
+    if plan.finds_limits:
+        return quiet(
+            "A few percent of the guarantee find how much of a person should count, in the rows themselves. Errors are "
+            "shown at limits of 5; the release says which ones it found, and how many people have more."
+        )
     if "unit" in drafted.messages:
         return quiet("No synthetic people can be made: see the column that tells people apart.")
     most = 1 if drafted.query is None else drafted.query._request.groups

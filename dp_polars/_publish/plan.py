@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, partial
@@ -28,6 +28,8 @@ from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.schema import MORE, TOP, Statistic
+from dp_polars._release.request import Request
+from dp_polars._release.staged import StagedRequest
 from dp_polars.analysis import rows_dropped, synthetic
 
 if TYPE_CHECKING:
@@ -224,6 +226,7 @@ class Plan:
     # How much of one person counts.
     max_groups: int = 1
     max_rows_per_group: int = 1
+    found: bool = False  # whether limits are found privately in the place of these, unless errors are said
     rows: int = 200  # a public number of rows that the groups which matter have
     months: Mapping[str, str] = field(default_factory=dict)  # columns that are the month of another one
     more: Mapping[str, str] = field(default_factory=dict)  # what was typed for `MORE`, by its kind and the column
@@ -317,8 +320,13 @@ class Plan:
     def guarantee(self) -> dict[str, float]:
         return {"epsilon": self.epsilon, "delta": self.delta}
 
+    @property
+    def finds_limits(self) -> bool:
+        """Whether a part of the guarantee finds the limits: a loss that follows from an error leaves nothing for it."""
+        return self.found and not self.by_error and isinstance(self.unit, str)
+
     def limits(self) -> dict[str, int]:
-        if self.unit is None:
+        if self.unit is None or self.finds_limits:
             return {}
         if not self.keys:
             return {"max_rows": self.max_rows_per_group}
@@ -372,6 +380,16 @@ class Draft:
     @cached_property
     def explained(self) -> list[dict[str, Any]]:
         return [] if self.query is None else self.query.explain().rows(named=True)
+
+
+def at_known_limits(query: PrivateQuery) -> PrivateQuery:
+    """Return a query whose limits are known: those at which errors are shown, where its release finds them."""
+    request = query._request
+    if not isinstance(request, StagedRequest):
+        return query
+    limits = {name: most for of_output in request.limits.values() for name, most in of_output.items()}
+    pipeline = replace(request.pipeline, protection=request.protection.with_limits(**limits))
+    return PrivateQuery(Request(pipeline, request.keys, request.asks), query._source, None)
 
 
 def short(number: float) -> str:

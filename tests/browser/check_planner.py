@@ -168,6 +168,12 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     planner.wait("all outputs", lambda: all(name in planner.code() for name in ("age_med", "reason_m", "days_m")))
     if planner.driver.execute_script(NUMBER, ".dp-wrong"):
         wrong.append(f"a message is left: {planner.text('.dp-wrong')}")
+    if "max_groups" in planner.code() or 'protect("patient", budget=budget, dataset=' not in planner.code():
+        wrong.append("limits are not found privately at first")
+    planner.driver.execute_script(SWITCH, "find the limits")
+    planner.wait(
+        "limits of one's own", lambda: all(f"max_{of}=2" in planner.code() for of in ("groups", "rows_per_group"))
+    )
     took = planner.move("age_median", Keys.ARROW_RIGHT, 3)
     took += planner.move("days_mean", Keys.ARROW_RIGHT, 2)
     took += planner.move("Rows in each group", Keys.ARROW_RIGHT)

@@ -28,6 +28,7 @@ from dp_polars._publish.plan import (
     Plan,
     Written,
     as_code,
+    at_known_limits,
     call,
     draft,
     dropped_by_limits,
@@ -40,6 +41,7 @@ from dp_polars._publish.plan import (
     values_field_of,
 )
 from dp_polars._publish.schema import DEMO, Statistic, likely_unit, months_of, more_of, own_values, statistics_of
+from dp_polars.analysis import size_needed
 
 WARD, ODD = pl.Enum(["north", "south"]), 'it\'s "odd" {x}'
 # By name: the type of a column, and its public values as they are written.
@@ -108,6 +110,23 @@ def statistics(*asked, part=1):
 def by_error(statistics, **picked):
     """The same, of statistics with how far off each may be."""
     return full(statistics=statistics, by_error=True, **picked)
+
+
+def test_limits_may_be_found_privately(tmp_path):
+    asked = statistics("n_people", "mode diagnosis", "median age", "mean days")
+    drafted = draft(full(statistics=asked, found=True))
+    assert drafted.messages == {}
+    assert "max_" not in drafted.code
+    known = at_known_limits(drafted.query)
+    assert size_needed(known, 0.1)["output"].to_list() == [ask.name for ask in drafted.query._asks]
+    assert [line["error_95"] for line in drafted.explained[-4:]] == known.explain()["error_95"].to_list()
+    html = page.outputs(drafted, drafted.query, 0.1)
+    assert html.count("<tr>") == 5
+    rows().write_parquet(tmp_path / "visits.parquet")
+    assert "people" in run(drafted.code, tmp_path)
+    # Where errors are said, limits are needed.
+    assert "max_groups=2" in draft(by_error(statistics("n_people", part=100), found=True)).code
+    assert at_known_limits(draft(full()).query) is not None
 
 
 @pytest.mark.slow
