@@ -220,7 +220,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         return None
 
     def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> tuple[AnyRequest[AskedT], Work | KeyWork]:  # noqa: ARG002
-        """Return the request with what its stage has found, as it was drawn, and its work; `work`: as for `stage`.
+        """Return the request with the draws of its stage in place, and its work; `work`: as for `stage`.
 
         The request may have a stage of its own. It follows from released values only.
         """
