@@ -377,6 +377,20 @@ def batches_of_like(sizes: Ints, most: Callable[[int], int]) -> Iterator[Ints]:
         done += len(batch)
 
 
+def numbered(values: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Ints]:
+    """Return the distinct values in ascending order, and the place of each value among them."""
+    bits = np.uint64(max(len(values) - 1, 0).bit_length())
+    if int(values.max(initial=0)).bit_length() + int(bits) > 64:
+        found, places = np.unique(values, return_inverse=True)
+        return found, places.astype(np.int64, copy=False)
+    # Value and place in one word: one sort of words is several times as fast as one of places.
+    words = sorted_words((values << bits) | np.arange(len(values), dtype=np.uint64))
+    ascending = words >> bits
+    begins, places = begin_runs(ascending), np.empty(len(values), np.int64)
+    places[(words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)] = marked_so_far(begins) - 1
+    return ascending[begins], places
+
+
 def sorted_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return _faster_sort()(words)
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dp_polars._base.numbers import numbered
 from dp_polars._engines.polars import labels
 from dp_polars._engines.polars.labels import labelled
 
@@ -94,3 +95,14 @@ def test_a_wrong_hash_of_equal_texts_would_be_found(monkeypatch):
     )
     with pytest.raises(AssertionError):
         check(pl.Series("p", ["a", "a"]))
+
+
+@pytest.mark.parametrize("most", [0, 1, 50, 2**50, 2**63])
+def test_values_are_numbered_in_their_order(most):
+    """Also where a value and its place don't fit into one word."""
+    for rows in (0, 1, 2, 1000):
+        values = RNG.integers(0, most, rows, np.uint64, endpoint=True)
+        found, places = numbered(values)
+        assert (np.diff(found.astype(object)) > 0).all()
+        assert (found[places] == values).all()
+        assert len(found) == len(set(values.tolist()))

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, begin_runs, difference, marked_so_far, owners, sorted_words
+from dp_polars._base.numbers import Ints, begin_runs, difference, marked_so_far, numbered, owners, sorted_words
 from dp_polars._base.silence import in_parallel
 from dp_polars._sources.running import by_name
 
@@ -45,7 +45,7 @@ def _together(fields: list[pl.Series]) -> NDArray[np.unsignedinteger]:
 
 
 def _dense(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
-    values, places = np.unique(numbers, return_inverse=True)
+    values, places = numbered(numbers)
     return places.astype(np.uint64), len(values)
 
 

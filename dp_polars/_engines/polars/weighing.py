@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import Floats, Ints
+from dp_polars._base.numbers import Floats, Ints, begin_runs, marked_so_far, numbered
 from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.people import AlikeSpecs, labels_of, weight_name
 from dp_polars._mechanisms.person_weights import ARRAYS, UNIT_BITS, PersonWeight, part_of
@@ -66,14 +66,14 @@ class _Table:
         groups, most = int(group.max(initial=0)) + 1, max(_FEW_PAIRS, _PAIRS_PER_ROW * frame.height)
         # Unsigned, as labels need not fit into 63 bits: their distances do.
         people = (labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64)
-        if (span + 1) * groups > most:
-            people = np.unique(people, return_inverse=True)[1]
+        if (span + 1) * groups >= 1 << 63:
+            people = numbered(people.view(np.uint64))[1]
         size = (int(people.max(initial=0)) + 1) * groups
-        place, pairs = people * groups + group, None
-        if size > most:
-            pairs, place = np.unique(place, return_inverse=True)
-            size = len(pairs)
-        return cls(frame, place, groups, pairs, size)
+        place = people * groups + group
+        if size <= most:
+            return cls(frame, place, groups, None, size)
+        pairs, place = numbered(place.view(np.uint64))
+        return cls(frame, place, groups, pairs.view(np.int64), len(pairs))
 
     def counted(self, kinds: Mapping[int, AlikeSpecs]) -> dict[int, pl.DataFrame]:
         """Return the sums of parts of each kind, by its place. None of them adds up people."""
@@ -121,7 +121,7 @@ class _Table:
         """Return in each place the sum of its person."""
         if self.pairs is None:
             return np.repeat(numbers.reshape(-1, self.groups).sum(axis=1), self.groups)
-        owner = np.unique(self.pairs // self.groups, return_inverse=True)[1]
+        owner = marked_so_far(begin_runs(self.pairs // self.groups)) - 1
         found = np.zeros(owner.max(initial=-1) + 1, np.int64)
         np.add.at(found, owner, numbers)
         return found[owner]
