@@ -407,6 +407,9 @@ def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
         if isinstance(request, StagedRequest):
             msg = f"{who} must have contribution limits and clipping bounds: they would be found in all parts together."
             hint = f"give protect the limits that {', '.join(ask.name for ask in request.found_first)} would find."
+            if not request.groups_are_known:
+                msg = f"{who} must list its groups: they would be selected in all parts together."
+                hint = 'group_by({"ward": ["A", "B"]}).'
         msg += f"\n\nHint: {hint}"
         raise TypeError(msg)
     has = request.asks[0].query.columns if isinstance(request, KeyRequest) else [ask.name for ask in request.asks]

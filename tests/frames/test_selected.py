@@ -379,6 +379,11 @@ def private():
         "max_groups must be given",
     ),
     (
+        lambda: dpp.publication(a=report(private()), by={"year": [2024, 2025]}),
+        TypeError,
+        "must list its groups",
+    ),
+    (
         lambda: report(private()).scaled_to(**GUARANTEE).n_rows_dropped(9, epsilon=1),
         ValueError,
         "^n_rows_dropped must have all limits",
