@@ -490,3 +490,12 @@ def test_what_finds_limits_is_refused():
     for asked in (query, dpp.publication(one=query)):
         with pytest.raises(TypeError, match="query must be given all limits and clipping bounds"):
             as_measurement(asked)
+
+
+def test_disjoint_parts_are_refused():
+    """What several people lose there together is not proved."""
+    query = dpp.protect("p", max_groups=1).agg(people=dpp.n_people(epsilon=1))
+    asked = dpp.publication(one=query, by={"d": ["a", "b"]})
+    for refused in (asked, asked.queries["one"]):
+        with pytest.raises(TypeError, match="query must not be about disjoint parts"):
+            as_measurement(refused)
