@@ -11,6 +11,8 @@ _weighing = of("spark/test_weighing.py", needs="pyspark java")
 _conformance = of("spark/test_conformance.py", needs="pyspark java")
 
 MUTANTS = [
+    _conformance("_code_by_pieces", "place + long(first)", "place", "values of all decades have the codes of the first",
+        "-k codes_of_grids"),
     # --- Groups stay whole
     _spark("_engines/spark/workers:whole_groups", 'held[0]["group"][0].as_py() == groups[0]', "False",
         "a group that batches cut is drawn twice", "::test_groups_that_batches_cut_are_whole_again"),

@@ -20,6 +20,8 @@ MUTANTS = [
         "a person counts in one part more than is paid for", "::TestPublications -k parts_are_the_same"),
     of("sql/test_conformance.py")("_engines/sql/rows:values_read", "table[old].isnull()", "table[old].notnull()",
         "values are counted in the place of nulls", "::TestDuckDB -k codes_of_the_reference", needs="ibis"),
+    of("sql/test_conformance.py", needs="ibis")("_by_pieces", "integer(pieces.codes[piece])", "integer(pieces.codes[0])",
+        "values of all decades have the codes of the first", "::TestDuckDB -k codes_of_grids"),
     # --- What is kept of a person
     _bounds("_marked", "at[of] <= most[of]", "at[of] <= most[of] + 1", "who is over a bound on rows keeps one more"),
     _counting("_engines/sql/bounding:split_rows", 'pairs["rows"] > smallest["rows_per_group"]',
