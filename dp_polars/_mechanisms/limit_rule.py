@@ -53,7 +53,7 @@ _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fracti
 _ROWS_BEYOND = 16
 _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
 # For quantiles, to which wider bounds do hardly any harm. They are found by a smaller part.
-_STEP_OF_RANKS, _ENOUGH_OF_RANKS = Fraction(1, 8), 1
+_OF_RANKS, _ENOUGH_OF_RANKS = (Fraction(1, 8), Fraction(1, 4)), 1
 
 # T and o are rounded up but for this, which no interval of 128 bits exceeds, and are no larger than that.
 _BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
@@ -149,7 +149,7 @@ def bound_rule(loss: Loss, noise: Fraction | None, candidates: Iterable[Fraction
     values, of_ranks = tuple(candidates), noise is None
     # Nothing for 0 and the smallest upper bound: a column has values. Those below 0 are rarer.
     free = 1 if values[-1] < 0 else 2
-    small, large = (_STEP_OF_RANKS, _STEP_OF_RANKS) if of_ranks else (_UP_TO_ONE, _ABOVE_ONE)
+    small, large = _OF_RANKS if of_ranks else (_UP_TO_ONE, _ABOVE_ONE)
     steps = (Fraction(0) if i < free else small if abs(b) <= 1 else large for i, b in enumerate(values))
     with precision(_BITS):
         scale = (1 if of_ranks else 2) / _epsilon(loss)
