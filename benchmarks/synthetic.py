@@ -1,8 +1,10 @@
 """How far synthetic rows are from the private ones: permute-and-flip against the exponential mechanism, and other ways.
 
-`python benchmarks/synthetic.py` needs the extras synthetic and examples, and takes hours with its defaults; choose
+`python benchmarks/synthetic.py` needs the extra examples, and takes hours with its defaults; choose
 `--tables`, `--losses`, `--ways` and `--runs`. Each line is JSON: the mean total variation of all pairs and triples of
-columns, and the seconds. "opendp" runs where `opendp[mbi]` is installed, which needs another mbi than this package.
+columns, the mean error of held-out statistics (which part of the rows is in random halves of three or four columns),
+and the seconds. "opendp" runs where `opendp[mbi]` is installed.
+`--summary FILES` prints means of such lines with their 95 % intervals.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import polars as pl
 
 DELTA = 1e-6
 WAYS = ["permute_and_flip", "exponential", "guarantee", "cube", "opendp"]
+MEASURES = ["pairs", "triples", "held_out"]
 
 
 def affairs(columns=9):
@@ -76,6 +79,16 @@ def distances(frame, sizes, table):
     ]
 
 
+def held_out(frame, sizes, number=200):
+    """Return statistics that nobody measures: each takes some values of three or four columns."""
+    rng, found = np.random.default_rng(65), []
+    for _ in range(number):
+        names = rng.choice(frame.columns, rng.integers(3, 5), replace=False)
+        halves = [rng.permutation(sizes[name])[: (sizes[name] + 1) // 2].tolist() for name in names]
+        found.append(pl.all_horizontal(pl.col(name).is_in(half) for name, half in zip(names, halves, strict=True)))
+    return [one.mean().alias(f"{place}") for place, one in enumerate(found)]
+
+
 def ours(frame, sizes, epsilon, way):
     import dp_polars  # noqa: F401  # it registers `.dp`
 
@@ -89,7 +102,7 @@ def ours(frame, sizes, epsilon, way):
             counts = cube.counts(by=list(names))["count"].to_numpy()
             return counts / counts.sum()
 
-        return of_cube
+        return of_cube, None
     if way == "guarantee":
         query = private.synthetic(values, epsilon=epsilon, delta=DELTA)
     else:
@@ -105,79 +118,30 @@ def ours(frame, sizes, epsilon, way):
         counts = released._model.table(axes)
         return counts / counts.sum()
 
-    return of_model
-
-
-class Joint:
-    """A model of few columns over all of their combinations, by mirror descent in NumPy: many runs take minutes.
-
-    It has the same objective as the model of `mbi`, and so the same choices, but for rounding.
-    """
-
-    def __init__(self, sizes, measured, warm_start=None):
-        self.sizes = sizes
-        sums = {}
-        for one in measured:
-            counts, weight = sums.get(one.axes, (0, 0))
-            own = 1 / one.noise.variance
-            sums[one.axes] = counts + own * one.counts, weight + own
-        tables = {axes: (counts / weight, weight) for axes, (counts, weight) in sums.items()}
-        weights = [weight / len(counts) for counts, weight in tables.values()]
-        totals = [counts.sum() for counts, _ in tables.values()]
-        self.total = max(1.0, float(np.average(totals, weights=weights)))
-        self.log = np.zeros(sizes) if warm_start is None else warm_start.log
-        step, loss = 1 / (self.total * max(weight for _, weight in tables.values())), None
-        before, slope = self.log, np.zeros(sizes)
-        for _ in range(400):
-            shares = np.exp(self.log - self.log.max())
-            self.shares = shares / shares.sum()
-            off = {axes: self.table(axes) - counts for axes, (counts, _) in tables.items()}
-            now = sum(tables[axes][1] * (one**2).sum() for axes, one in off.items()) / 2
-            if loss is not None and now > loss:
-                step /= 2
-                self.log = before - step * slope
-                continue
-            if loss is not None and loss - now < 1e-6 * loss:
-                break
-            before, loss = self.log, now
-            slope = np.zeros(sizes)
-            for axes, one in off.items():
-                shape = [size if axis in axes else 1 for axis, size in enumerate(sizes)]
-                slope += tables[axes][1] * one.reshape(shape)
-            self.log, step = self.log - step * slope, step * 1.2
-
-    def table(self, axes):
-        others = tuple(axis for axis in range(len(self.sizes)) if axis not in axes)
-        found = self.shares.sum(axis=others) * self.total
-        order = sorted(axes)
-        return found.transpose([order.index(axis) for axis in axes]).ravel()
-
-
-def fit_jointly():
-    """Fit over all combinations, in the place of mbi."""
-    from dp_polars._frames import synthetic, synthetic_query
-    from dp_polars._mechanisms import adaptive_tables
-
-    adaptive_tables.fit = synthetic.fit = Joint
-    adaptive_tables.cells_of = synthetic_query.cells_of = lambda sizes, tables: 0
-    synthetic_query.imported = lambda: None
+    return of_model, released
 
 
 def opendps(frame, sizes, epsilon):
+    """Return OpenDP's AIM with the same workload, all pairs, at the same guarantee by its own conversion."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib", "honest-but-curious")
     convert = dp.c.make_zCDP_to_approxDP
-    measurement = dp.binary_search(lambda rho: _epsilon_of(dp, convert, rho) <= epsilon, bounds=(1e-6, 10.0))
+    rho = dp.binary_search(lambda rho: _epsilon_of(dp, convert, rho) <= epsilon, bounds=(1e-6, 10.0))
     context = dp.Context.compositor(
         data=frame.lazy(),
         privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(rho=measurement),
+        privacy_loss=dp.loss_of(rho=rho),
         split_evenly_over=1,
     )
     keys = {name: list(range(size)) for name, size in sizes.items()}
-    rows = context.query().contingency_table(keys=keys).release().synthesize().drop_nulls()
-    return lambda names: table_of(rows, names, sizes)
+    released = context.query().contingency_table(keys=keys, algorithm=dp.mbi.AIM(queries=2)).release()
+
+    def of_model(names):
+        counts = released.project_melted(names).drop_nulls(names).sort(names)["len"].to_numpy()
+        return counts / counts.sum()
+
+    return of_model, released
 
 
 def _epsilon_of(dp, convert, rho):
@@ -233,6 +197,13 @@ def draw(lines, path):
     chart.properties(width=480, height=260).save(path, ppi=96)
 
 
+def summary(lines):
+    """Return the means of all lines, and the half-widths of their 95 % intervals."""
+    deviation = [(1.96 * pl.col(name).std() / pl.len().sqrt()).alias(f"{name}_off") for name in MEASURES]
+    means = [pl.col(*MEASURES, "seconds").mean(), *deviation, pl.len().alias("runs")]
+    return pl.DataFrame(lines).group_by("table", "epsilon", "way").agg(means).sort("table", "epsilon", "way")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
@@ -242,13 +213,16 @@ def main():
     parser.add_argument("--columns", type=int, default=8)
     parser.add_argument("--choices", action="store_true", help="only how good each choice is, by exact laws")
     parser.add_argument("--draw", nargs=2, metavar=("LINES", "PNG"), help="draw what --choices printed into a file")
-    parser.add_argument("--joint", action="store_true", help="fit few columns over all combinations, by NumPy")
+    parser.add_argument("--summary", nargs="+", metavar="LINES", help="print the means of lines in files")
     asked = parser.parse_args()
+    if asked.summary:
+        lines = [json.loads(line) for path in asked.summary for line in Path(path).read_text().splitlines()]
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, float_precision=4):
+            print(summary(lines))
+        return
     if asked.draw:
         draw([json.loads(line) for line in Path(asked.draw[0]).read_text().splitlines()], asked.draw[1])
         return
-    if asked.joint:
-        fit_jointly()
     warnings.simplefilter("ignore")
     for name, run in itertools.product(asked.tables, range(asked.runs)):
         frame = TABLES[name](asked.columns)
@@ -259,17 +233,22 @@ def main():
                 line = {"table": name, "epsilon": epsilon, "run": run, "permute_and_flip": flipped}
                 print(json.dumps(line | {"exponential": exponential}), flush=True)
             continue
+        true, statistics = frame.select(held_out(frame, sizes)), held_out(frame, sizes)
         for epsilon, way in itertools.product(asked.losses, asked.ways):
             begin = time.perf_counter()
-            table = opendps(frame, sizes, epsilon) if way == "opendp" else ours(frame, sizes, epsilon, way)
+            table, model = opendps(frame, sizes, epsilon) if way == "opendp" else ours(frame, sizes, epsilon, way)
             seconds = time.perf_counter() - begin
             if way == "cube":  # it knows pairs alone
                 twos = itertools.combinations(frame.columns, 2)
                 pairs = [abs(table(two) - table_of(frame, two, sizes)).sum() / 2 for two in twos]
-                found = [float(np.mean(pairs)), None]
+                found = [float(np.mean(pairs)), None, None]
             else:
-                found = distances(frame, sizes, table)
-            line = {"table": name, "way": way, "epsilon": epsilon, "run": run, "pairs": found[0], "triples": found[1]}
+                drawn = model.synthesize(frame.height) if way == "opendp" else model.rows(frame.height)
+                off = drawn.drop_nulls().select(statistics).row(0)
+                apart = [abs(one - other) for one, other in zip(off, true.row(0), strict=True)]
+                found = [*distances(frame, sizes, table), float(np.mean(apart))]
+            line = {"table": name, "way": way, "epsilon": epsilon, "run": run}
+            line |= dict(zip(MEASURES, found, strict=True))
             print(json.dumps(line | {"seconds": round(seconds, 2)}), flush=True)
 
 

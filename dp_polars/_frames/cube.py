@@ -40,7 +40,8 @@ UNBIASED = "unbiased"  # the column in a file of what the numbers were that inte
 #: What no dimension may be named: the columns of answers.
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 _CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
-_LARGEST_MODEL = 10**6
+# How many numbers a model may hold; what squared potentials cost where tables shall not be negative.
+_LARGEST_MODEL, _RIDGE = 2**21, 0.03
 _SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
 # How many intervals can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
@@ -221,11 +222,16 @@ class Cube(Unchanging):
         return table(self._dimensions, self._tables)
 
     def nonnegative(self) -> Cube:
-        """Return the nearest cube in which no number of a table is negative: its answers still agree.
+        """Return a cube near to this one in which no number of a table is negative: its answers still agree.
 
-        Nearest in least squares, weighted by the noise. Its numbers are *biased*: small ones are too large on average,
-        and so is the number of all. The intervals stay those of this cube, clipped at 0 (the number without noise is
-        not below 0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
+        Its tables are those of one distribution, the one that potentials of the tables make most likely: a fit in least
+        squares, weighted by the noise, in which large potentials cost something. Few people in many cells are then far
+        less off than in this cube. If the distribution would have more than 2²¹ numbers, or is further off than the
+        noise explains, the tables are the nearest ones without negative numbers.
+
+        Its numbers are *biased*: small ones are too large on average. The intervals stay those of this cube, clipped at
+        0 (the number without noise is not below 0): so each holds as often as before, and a number need not lie in the
+        middle of it, or inside.
 
         They are Float64, at least 0: where one would be 0, it may be a few 2⁻¹⁶ above it. A cube without tables is a
         TypeError: the nearest one is then each count clipped at 0, of which sums are far too large.
@@ -250,17 +256,28 @@ class Cube(Unchanging):
                 "0, and sums of them be far too large.\n\nHint: cube(dimensions, tables=[…], rho=…)."
             )
             raise TypeError(msg)
-        plan = self._plan
-        numbers = {axes: one.to_numpy().astype(np.float64).reshape(plan.shape(axes)) for axes, one in self._tables}
-        found = plan.nonnegative(numbers)
+        plan, found = self._plan, None
+        measured = self._measured
+        if cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
+            model = fit(plan.sizes, measured, ridge=_RIDGE)
+            off = sum(
+                float(np.square(model.table(one.axes) - one.counts).sum()) / one.noise.variance for one in measured
+            )
+            if off <= plan.degrees:  # the mean of what the noise makes
+                found = plan.of_distribution(
+                    {axes: model.table(axes).reshape(plan.shape(axes)) for axes in plan.tables}
+                )
+        if found is None:
+            numbers = {axes: one.to_numpy().astype(np.float64).reshape(plan.shape(axes)) for axes, one in self._tables}
+            found = plan.nonnegative(numbers)
         return self._with([pl.Series(found[axes].ravel() / UNITS) for axes, _ in self._tables])
 
     def rows(self, n: int) -> pl.DataFrame:
         """Return n synthetic rows that agree with the tables of this cube, but for chance and negative numbers.
 
         They are drawn from the distribution of the largest entropy with these tables, as those of
-        `PrivateFrame.synthetic`. Each call draws others. It needs the extra `dp-polars[synthetic]`. A TypeError for a
-        cube without tables; a ValueError if the model of all tables would be larger than 10⁶ numbers.
+        `PrivateFrame.synthetic`. Each call draws others. A TypeError for a cube without tables; a ValueError if the model
+        of all tables would be larger than 2²¹ numbers.
         """
         if self._is_drawn:
             msg = (
@@ -272,17 +289,25 @@ class Cube(Unchanging):
         return pl.DataFrame([values.gather(of) for values, of in zip(self._dimensions, codes, strict=True)])
 
     def _model(self) -> Model:
-        plan = self._plan
-        parts = [(axes, numbers) for axes, numbers in self._tables if axes]
-        if (cells := cells_of(plan.sizes, [axes for axes, _ in parts])) > _LARGEST_MODEL:
+        plan, measured = self._plan, self._measured
+        if (cells := cells_of(plan.sizes, [one.axes for one in measured])) > _LARGEST_MODEL:
             msg = (
                 f"the model of all tables must hold at most {_LARGEST_MODEL:,} numbers, got {cells:,}.\n\n"
                 "Hint: fewer tables; or private.synthetic(…), which chooses the tables that matter."
             )
             raise ValueError(msg)
-        noises = [Noise("discrete_gaussian", Fraction(plan.variance(axes) ** -0.5)) for axes, _ in parts]
-        tables = zip(parts, noises, strict=True)
-        return fit(plan.sizes, [Measured(axes, noise, numbers.to_numpy()) for (axes, numbers), noise in tables])
+        return fit(plan.sizes, measured)
+
+    @property
+    def _measured(self) -> list[Measured]:
+        """The histograms that were drawn, as the tables have them: what is near to them is near to all draws."""
+        plan, found = self._plan, list[Measured]()
+        for axes, noise in plan.noises:
+            own, numbers = min((one for one in self._tables if {*axes} <= {*one[0]}), key=lambda one: len(one[1]))
+            cells = numbers.to_numpy().astype(np.float64).reshape(plan.shape(own))
+            counts = cells.sum(axis=tuple(place for place, axis in enumerate(own) if axis not in axes))
+            found += [Measured(axes, noise, counts.ravel())] if axes else []
+        return found
 
     def whole(self) -> Cube:
         """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.

@@ -405,12 +405,7 @@ class TablePlan:
 
         `tables`: all wanted tables, which agree.
         """
-        largest = [axes for axes in self.tables if not any({*axes} < {*other} for other in self.tables)]
-        residuals = {
-            subset: _residual(tables[axes].sum(axis=_places_of(axes, subset)))
-            for axes in reversed(largest)
-            for subset in _subsets(axes)
-        }
+        largest, residuals = self._largest, self._residuals(tables)
         trust = {subset: sum(self._precisions[subset].values()) for subset in residuals if subset in self._precisions}
 
         def of(duals: Mapping[Axes, Floats]) -> dict[Axes, Floats]:
@@ -440,18 +435,42 @@ class TablePlan:
             faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2
             ahead = {axes: moved[axes] + (pace - 1) / faster * (moved[axes] - duals[axes]) for axes in largest}
             duals, pace = moved, faster
-        now, mixed = of(ahead), 0.0
-        found = {axes: self._table(axes, now) for axes in largest}
+        return self._without_negatives(of(ahead))
+
+    def _without_negatives(self, residuals: dict[Axes, Floats]) -> dict[Axes, Ints]:
+        """Return rounded tables, mixed with even tables of the same total: as little as it takes."""
+        largest, mixed = self._largest, 0.0
+        found = {axes: self._table(axes, residuals) for axes in largest}
         # A rounded number is off by less than this.
         margins = {axes: 2.0 ** (len(axes) + 1) / UNITS for axes in largest}
-        total = max(float(now[()]), *(2 * margins[axes] * self.cells(axes) for axes in largest))
+        total = max(float(residuals[()]), *(2 * margins[axes] * self.cells(axes) for axes in largest))
         for axes in largest:
             even, least = total / self.cells(axes), float(found[axes].min())
             if least < margins[axes]:
                 mixed = max(mixed, (margins[axes] - least) / (even - least))
-        now = {axes: (1 - mixed) * residual for axes, residual in now.items()}
+        now = {axes: (1 - mixed) * residual for axes, residual in residuals.items()}
         now[()] = now[()] + mixed * total
         return self._rounded(now)
+
+    @property
+    def _largest(self) -> list[Axes]:
+        return [axes for axes in self.tables if not any({*axes} < {*other} for other in self.tables)]
+
+    def _residuals(self, tables: Mapping[Axes, Floats]) -> dict[Axes, Floats]:
+        return {
+            subset: _residual(tables[axes].sum(axis=_places_of(axes, subset)))
+            for axes in reversed(self._largest)
+            for subset in _subsets(axes)
+        }
+
+    def of_distribution(self, tables: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
+        """Return tables without negative numbers, which agree but for floats, in units as `fitted`."""
+        return self._without_negatives(self._residuals(tables))
+
+    @property
+    def degrees(self) -> int:
+        """How many numbers all tables have that are free, but for the total."""
+        return sum(math.prod(self.sizes[axis] - 1 for axis in axes) for axes in below(self.tables) if axes)
 
     def bound(self, axes: Axes, mask: NDArray[np.bool_], beta: float) -> float:
         """Return how far the sum of some cells of a table is off, but for a probability of `beta` at most."""

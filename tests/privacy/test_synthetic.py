@@ -7,6 +7,7 @@ no package, and it may be as wrong as it can be.
 import itertools
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,11 +16,12 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting import costs
-from dp_polars._accounting.terms import Contributions
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames import synthetic_query
 from dp_polars._frames.cube_query import of_table
 from dp_polars._mechanisms import adaptive_tables
+from dp_polars._mechanisms.adaptive_tables import AdaptivePlan
 from dp_polars._mechanisms.residuals import UNITS
 from dp_polars._statistics.measures import Count
 from tests.helpers.reference import floats, law
@@ -49,7 +51,6 @@ class Anything:
 def any_model(monkeypatch):
     monkeypatch.setattr(adaptive_tables, "fit", Anything)
     monkeypatch.setattr(adaptive_tables, "cells_of", lambda sizes, tables: 0)
-    monkeypatch.setattr(synthetic_query, "imported", lambda: None)
 
 
 def work_of(query):
@@ -273,3 +274,90 @@ def test_a_choice_in_rho_keeps_its_divergence(order, relation):
         largest = max(largest, divergence / order)
         assert divergence <= order * float(choice.loss.value) * (1 + 1e-9)
     assert largest > 0.1 * float(choice.loss.value)
+
+
+class Noted:
+    """The transcript of releases, as somebody sees it who knows all rows but for whether one more person is there."""
+
+    def __init__(self, work, without, with_one, monkeypatch):
+        self.work, self.log, both = work, 0.0, (without, with_one)
+        self.sides = [work.histogram(*listed(cells)) for cells in both]
+        self.tables = [
+            {axes: cells.reshape(SHAPE).sum(axis=tuple({0, 1} - {*axes})).ravel() for axes, _ in work.plan.weights}
+            for cells in both
+        ]
+        chosen, noisy = AdaptivePlan.chosen, adaptive_tables._noisy
+
+        def choice(plan, tables, model, claims, claim):
+            axes = chosen(plan, tables, model, claims, claim)
+            place = [*claims].index(axes)
+            modelled = {one: model.table(one) for one in claims}
+            rate = claim._rate_in(Fraction(1, UNITS))
+            logs = []
+            for tables_of in self.tables:
+                scores = [int(one) for one in plan.scores(tables_of, modelled, claims)]
+                logs.append(log_law(scores, float(rate))[place])
+            self.log += logs[1] - logs[0]
+            return axes
+
+        def table(axes, counts, claim):
+            found = noisy(axes, counts, claim)
+            apart = [abs(found.counts - tables_of[axes]).sum() for tables_of in self.tables]
+            self.log += float(claim.rate) * (apart[0] - apart[1])
+            return found
+
+        monkeypatch.setattr(AdaptivePlan, "chosen", choice)
+        monkeypatch.setattr(adaptive_tables, "_noisy", table)
+
+    def ratios(self, side, many):
+        """Return the log-likelihood ratio of transcripts: no attack on a person's membership is better."""
+        found = []
+        for _ in range(many):
+            self.log = 0.0
+            self.work.assemble([self.sides[side]])
+            found.append(self.log)
+        return np.array(found)
+
+
+def listed(cells):
+    groups = np.flatnonzero(cells)
+    return groups, np.zeros_like(groups), cells[groups]
+
+
+def log_law(scores, rate):
+    """Return the log-probabilities of few candidates by permute-and-flip."""
+    coins = np.exp(rate * (np.array(scores, float) - max(scores)))
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    factors = 1 - coins[:, None] * (nodes + 1) / 2
+    others = np.array([np.delete(factors, place, axis=0).prod(axis=0) for place in range(len(coins))])
+    flipped = others @ weights / 2
+    return rate * (np.array(scores, float) - max(scores)) + np.log(flipped)
+
+
+def audited(noted, many):
+    """Return an epsilon that the releases do not keep, but for a chance of 1e-6: by the best of few thresholds."""
+    without, with_one = (noted.ratios(side, many) for side in (0, 1))
+    off, found = math.sqrt(math.log(4 * 9 / 1e-6) / (2 * many)), 0.0  # Hoeffding, for both rates at each threshold
+    for threshold in np.linspace(-2, 2, 9):
+        right, wrong = (float((one > threshold).mean()) for one in (with_one, without))
+        for high, low in ((right - off, wrong + off), (1 - wrong - off, 1 - right + off)):
+            found = max(found, math.log(max(high, 1e-9) / low))
+    return found
+
+
+@pytest.mark.slow
+def test_an_attack_on_membership_is_no_better_than_the_claim(monkeypatch):
+    query = dpp.protect(None).synthetic(DIMENSIONS, epsilon=2)
+    cells = np.array([3, 0, 1, 2, 0, 1])
+    noted = Noted(work_of(query), cells, cells + np.eye(6, dtype=int)[1], monkeypatch)
+    assert abs(noted.ratios(0, 300)).max() <= 2 + 1e-9
+    found = audited(noted, 6000)
+    assert 0.5 < found <= 2
+    # A negative control: noise for four times the loss that is claimed.
+    draw = adaptive_tables.noise_of
+    monkeypatch.setattr(
+        adaptive_tables,
+        "noise_of",
+        lambda claim, count: draw(replace(claim, loss=Loss(4 * claim.loss.value, "epsilon")), count),
+    )
+    assert audited(noted, 6000) > 2

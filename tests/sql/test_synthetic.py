@@ -2,32 +2,16 @@
 
 import datetime as dt
 import math
-import warnings
 
 import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.helpers.needs import need
-from tests.sql.tools import MARKS, need_ibis, to_duckdb
+from tests.sql.tools import MARKS, need_ibis
 
 need_ibis()
 
-import ibis  # noqa: E402
-
 pytestmark = MARKS
-
-
-@pytest.fixture(scope="module", autouse=True)
-def mbi():
-    with warnings.catch_warnings():  # of JAX's settings
-        warnings.simplefilter("ignore")
-        return need("mbi")
-
-
-@pytest.fixture
-def duckdb():
-    return ibis.duckdb.connect()
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +32,12 @@ DIMENSIONS = {
 }
 
 
-def test_bins_and_counts_are_those_of_polars(rows, duckdb, tmp_path):
+def test_bins_and_counts_are_those_of_polars(rows, engine, tmp_path):
     budget = dpp.Budget(rho=100, path=tmp_path / "ledger.db")
     how = {"workload": [("Int32", "Float64"), ("Date", "String")], "method": "fixed", "rho": 19}
     by_polars = rows.dp.protect("p", max_groups=1).synthetic(DIMENSIONS, **how).release()
     private = dpp.protect("p", max_groups=1, budget=budget, dataset="rows")
-    table = to_duckdb(duckdb, rows)
+    table = engine.table(rows)
     found = dpp.sql.release(private.synthetic(DIMENSIONS, **how), table)
     assert type(found) is dpp.Synthetic
     for by in (["Int32", "Float64"], ["Date", "String"], ["Float64"]):
@@ -70,8 +54,8 @@ def test_bins_and_counts_are_those_of_polars(rows, duckdb, tmp_path):
     assert budget.spent == 38
 
 
-def test_rounds_run_on_a_table(rows, duckdb):
+def test_rounds_run_on_a_table(rows, engine):
     query = dpp.protect("p", max_groups=1).synthetic({"String": ["a", "b"], "Date": DIMENSIONS["Date"]}, epsilon=5)
-    made = dpp.sql.release(query, to_duckdb(duckdb, rows))
+    made = dpp.sql.release(query, engine.table(rows))
     assert made.rows(20).columns == ["String", "Date"]
     assert ["String", "Date"] in made.measured
