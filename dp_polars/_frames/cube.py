@@ -40,8 +40,9 @@ UNBIASED = "unbiased"  # the column in a file of what the numbers were that inte
 #: What no dimension may be named: the columns of answers.
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 _CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
-# How many numbers a model may hold; what squared potentials cost where tables shall not be negative.
-_LARGEST_MODEL, _RIDGE = 2**21, 0.03
+_LARGEST_MODEL = 2**21  # how many numbers a model may hold
+# What squared potentials cost where tables shall not be negative: this over the mean count of a cell; and at most.
+_RIDGE, _MOST_RIDGE = 1.5, 0.1
 _SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
 # How many intervals can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
@@ -259,7 +260,9 @@ class Cube(Unchanging):
         plan, found = self._plan, None
         measured = self._measured
         if cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
-            model = fit(plan.sizes, measured, ridge=_RIDGE)
+            people = max(1.0, sum(float(one.counts.sum()) for one in measured))
+            cells = sum(len(one.counts) for one in measured)
+            model = fit(plan.sizes, measured, ridge=min(_RIDGE * cells / people, _MOST_RIDGE))
             off = sum(
                 float(np.square(model.table(one.axes) - one.counts).sum()) / one.noise.variance for one in measured
             )
@@ -276,8 +279,8 @@ class Cube(Unchanging):
         """Return n synthetic rows that agree with the tables of this cube, but for chance and negative numbers.
 
         They are drawn from the distribution of the largest entropy with these tables, as those of
-        `PrivateFrame.synthetic`. Each call draws others. A TypeError for a cube without tables; a ValueError if the model
-        of all tables would be larger than 2²¹ numbers.
+        `PrivateFrame.synthetic`. Each call draws others. A TypeError for a cube without tables; a ValueError if the
+        model of all tables would be larger than 2²¹ numbers.
         """
         if self._is_drawn:
             msg = (

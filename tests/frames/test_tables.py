@@ -10,6 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._frames import cube as released_cubes
 from dp_polars._frames import cube_query as cubes
 from dp_polars.analysis import simulate
 from tests.frames.test_cube import (
@@ -264,20 +265,62 @@ def sparse(visits):
     return rows.dp.protect(None).cube(dimensions, tables=tables, rho=0.05).release()
 
 
-def test_no_number_is_negative_and_answers_agree(sparse):
+@pytest.mark.parametrize("most", [None, 0], ids=["a distribution", "the nearest tables"])
+def test_no_number_is_negative_and_answers_agree(sparse, most, monkeypatch):
+    if most is not None:
+        monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", most)
     assert sparse.to_frame()["count"].min() < -3
     found = sparse.nonnegative()
     assert found.to_frame()["count"].min() >= 0
     assert found.counts(by=["hospital", "year"])["count"].sum() == found.counts(by="day")["count"].sum()
-    assert found.count().value == found.counts(by="hospital")["count"].sum()
-    # Far nearer to the fit than counts that are cut at 0.
-    clipped = sparse.counts(by=["hospital", "year", "day"])["count"].clip(0).sum()
-    assert sparse.count().value < found.count().value < (sparse.count().value + clipped) / 2
+    if most is None:
+        assert abs(sparse.count().value - found.count().value) < 0.1
+    else:  # far nearer to the fit than counts that are cut at 0
+        clipped = sparse.counts(by=["hospital", "year", "day"])["count"].clip(0).sum()
+        assert sparse.count().value < found.count().value < (sparse.count().value + clipped) / 2
     before, after = (one.counts(by=["hospital", "day"]) for one in (sparse, found))
     assert after["count_low"].equals(before["count_low"].clip(0))
     assert after["count_high"].equals(before["count_high"].clip(0))
     share = found.share(pl.col("hospital") == "E", by="year")
     assert share["share"].is_between(0, 1).all()
+
+
+def related(people):
+    """Six columns, each like the one before."""
+    rng = np.random.default_rng(5)
+    columns, code = {}, rng.integers(0, 5, people) * rng.integers(0, 2, people)
+    for name in "abcdef":
+        code = np.where(rng.random(people) < 0.7, code, rng.integers(0, 5, people))
+        columns[name] = code
+    return pl.DataFrame(columns)
+
+
+@pytest.mark.parametrize(("people", "part"), [(1000, 0.75), (30_000, 1.01)])
+def test_of_few_people_numbers_are_less_off_without_negative_ones(people, part, monkeypatch):
+    rows, pairs = related(people), list(itertools.combinations("abcdef", 2))
+    cube = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02).release()
+
+    def off(one):
+        apart = 0
+        for by in pairs:
+            true = one.counts(by=by).join(rows.group_by(by).len(), on=by, how="left")["len"].fill_null(0)
+            apart += (one.counts(by=by)["count"] - true).abs().sum()
+        return apart
+
+    found = off(cube.nonnegative())
+    assert found < part * off(cube)
+    monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
+    assert found < (1 + part) / 2 * off(cube.nonnegative())
+
+
+def test_what_the_noise_does_not_explain_is_no_distribution(sparse, monkeypatch):
+    nearest = sparse.nonnegative()
+    monkeypatch.setattr(released_cubes, "_RIDGE", 1e9)
+    monkeypatch.setattr(released_cubes, "_MOST_RIDGE", 1e6)  # a fit that is far off
+    flat = sparse.nonnegative()
+    monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
+    assert flat.to_frame().equals(sparse.nonnegative().to_frame())
+    assert not flat.to_frame().equals(nearest.to_frame())
 
 
 def test_whole_numbers_agree(sparse, cube, private):

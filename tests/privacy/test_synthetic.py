@@ -351,7 +351,7 @@ def test_an_attack_on_membership_is_no_better_than_the_claim(monkeypatch):
     cells = np.array([3, 0, 1, 2, 0, 1])
     noted = Noted(work_of(query), cells, cells + np.eye(6, dtype=int)[1], monkeypatch)
     assert abs(noted.ratios(0, 300)).max() <= 2 + 1e-9
-    found = audited(noted, 6000)
+    found = audited(noted, 2000)
     assert 0.5 < found <= 2
     # A negative control: noise for four times the loss that is claimed.
     draw = adaptive_tables.noise_of
@@ -360,4 +360,4 @@ def test_an_attack_on_membership_is_no_better_than_the_claim(monkeypatch):
         "noise_of",
         lambda claim, count: draw(replace(claim, loss=Loss(4 * claim.loss.value, "epsilon")), count),
     )
-    assert audited(noted, 6000) > 2
+    assert audited(noted, 2000) > 2

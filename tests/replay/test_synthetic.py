@@ -133,7 +133,7 @@ def all_checked(many):
 
 
 def test_what_is_seen_follows_from_the_outputs_and_no_input_moves_by_more_than_the_loss():
-    moved = all_checked(150)
+    moved = all_checked(60)
     assert max(moved) > 0.5
     assert sum(part > 0 for part in moved) > 50
 
@@ -159,4 +159,4 @@ def test_rows_beyond_a_limit_are_found_out(monkeypatch):
         lambda protection, query, groups: Limits(**{**limits(protection, query, groups).__dict__, **forgotten}),
     )
     with pytest.raises(AssertionError, match="move by more than the loss"):
-        all_checked(150)
+        all_checked(60)

@@ -92,7 +92,7 @@ def _bin_of(column: Value, ends: pl.Series) -> Value:
     is_value = ~column.isnan() if kind.is_floating() else column.notnull()
     is_number = kind.is_floating() or kind.is_integer()
     inner = (constant(end, kind) if is_number else ibis.literal(end).cast(kind) for end in ends[1:-1])
-    above = (cast(column >= end, "int64") for end in inner)
+    above = (ibis.ifelse(column >= end, integer(1), integer(0)) for end in inner)  # Postgres casts no boolean
     return ibis.ifelse(is_value, reduce(operator.add, above, integer(0)), ibis.null("int64"))
 
 
