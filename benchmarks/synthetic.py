@@ -108,7 +108,7 @@ def ours(frame, sizes, epsilon, way):
     else:
         query = private.synthetic(values, epsilon=epsilon)
         claims = [ask.query.claim for ask in query._asks]
-        claims[-1] = replace(claims[-1], mechanism=way, is_asked=True)
+        claims[-1] = replace(claims[-1], mechanism=way, _is_asked=True)
         asks = [ask.with_claim(claim) for ask, claim in zip(query._asks, claims, strict=True)]
         query = query._with_asks(asks, None)
     released = query.release()
