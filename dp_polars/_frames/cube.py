@@ -306,9 +306,9 @@ class Cube(Unchanging):
         """The histograms that were drawn, as the tables have them: what is near to them is near to all draws."""
         plan, found = self._plan, list[Measured]()
         for axes, noise in plan.noises:
-            own, numbers = min((one for one in self._tables if {*axes} <= {*one[0]}), key=lambda one: len(one[1]))
-            cells = numbers.to_numpy().astype(np.float64).reshape(plan.shape(own))
-            counts = cells.sum(axis=tuple(place for place, axis in enumerate(own) if axis not in axes))
+            held, numbers = min((one for one in self._tables if {*axes} <= {*one[0]}), key=lambda one: len(one[1]))
+            cells = numbers.to_numpy().astype(np.float64).reshape(plan.shape(held))
+            counts = cells.sum(axis=tuple(place for place, axis in enumerate(held) if axis not in axes))
             found += [Measured(axes, noise, counts.ravel())] if axes else []
         return found
 

@@ -59,11 +59,11 @@ class _Clique:
         for table in tables:
             part = tuple(axis for axis in self.right if axis in table)
             if part not in self.parts:
-                own = [sizes[axis] for axis in part]
-                many = math.prod(own)
+                shape = [sizes[axis] for axis in part]
+                many = math.prod(shape)
                 self.parts[part] = [], slice(start, start + many)
                 of = [codes[self.right.index(axis)] for axis in part]
-                code = np.ravel_multi_index(of, own) if part else np.zeros(cells, np.int64)
+                code = np.ravel_multi_index(of, shape) if part else np.zeros(cells, np.int64)
                 marks.append((code[:, None] == np.arange(many)).astype(np.float64))
                 start += many
             self.parts[part][0].append(table)
@@ -99,23 +99,23 @@ def spread(table: Floats, axes: Axes, wider: Axes) -> Floats:
 
 def summed_to(table: Floats, axes: Axes, wanted: Axes) -> Floats:
     """Return the sums of a table over all dimensions but some, in the order of these."""
-    kept = [axis for axis in axes if axis in wanted]
+    rest = [axis for axis in axes if axis in wanted]
     summed = table.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in wanted))
-    return np.asarray(summed.transpose([kept.index(axis) for axis in wanted]))
+    return np.asarray(summed.transpose([rest.index(axis) for axis in wanted]))
 
 
 def _cliques(sizes: Axes, tables: Iterable[Axes]) -> list[tuple[Axes, int | None]]:
     """Return the cliques of a junction tree, each after its parent, of which the place is given."""
-    near = {axis: {axis} for axis in range(len(sizes))}
+    neighbors = {axis: {axis} for axis in range(len(sizes))}
     for table in tables:
         for axis in table:
-            near[axis] |= {*table}
+            neighbors[axis] |= {*table}
     left = list[set[int]]()
-    while near:  # the dimension goes first that has the fewest combinations with its neighbours
-        first = min(near, key=lambda axis: (math.prod(sizes[one] for one in near[axis]), axis))
-        clique = near.pop(first)
+    while neighbors:  # the dimension goes first that has the fewest combinations with its neighbours
+        first = min(neighbors, key=lambda axis: (math.prod(sizes[one] for one in neighbors[axis]), axis))
+        clique = neighbors.pop(first)
         for axis in clique - {first}:
-            near[axis] = (near[axis] | clique) - {first}
+            neighbors[axis] = (neighbors[axis] | clique) - {first}
         if not any(clique <= other for other in left):
             left.append(clique)
     tree = [(tuple(sorted(left.pop())), None)] if left else []
@@ -138,19 +138,19 @@ class _Tree:
             () if parent is None else tuple(axis for axis in axes if axis in cliques[parent][0])
             for axes, parent in cliques
         ]
-        self.own: list[list[Axes]] = [[] for _ in cliques]
+        self.members: list[list[Axes]] = [[] for _ in cliques]
         for table in tables:
             fit = [place for place, (axes, _) in enumerate(cliques) if {*table} <= {*axes}]
-            self.own[min(fit, key=lambda place: math.prod(sizes[axis] for axis in cliques[place][0]))].append(table)
+            self.members[min(fit, key=lambda place: math.prod(sizes[axis] for axis in cliques[place][0]))].append(table)
         self.cliques = []
         for place, (axes, _) in enumerate(cliques):
             below = [self.shared[child] for child, parent in enumerate(self.parents) if parent == place]
-            self.cliques.append(_Clique(sizes, axes, dict.fromkeys([*self.own[place], *below, self.shared[place]])))
+            self.cliques.append(_Clique(sizes, axes, dict.fromkeys([*self.members[place], *below, self.shared[place]])))
 
     def shares(self, logs: Mapping[Axes, Floats]) -> tuple[list[Floats], list[dict[Axes, Floats]]]:
         """Return the distribution of potentials over each clique, shape (left, right), and its tables of that."""
         found, sums = list[Floats](), list[dict[Axes, Floats]]()
-        messages = [{table: logs[table] for table in own} for own in self.own]
+        messages = [{table: logs[table] for table in members} for members in self.members]
         for place in reversed(range(len(self.cliques))):
             clique, message = self.cliques[place], messages[place]
             zeros = {
@@ -163,13 +163,13 @@ class _Tree:
             parent, shared = self.parents[place], self.shared[place]
             if parent is not None:
                 with np.errstate(divide="ignore"):
-                    told = np.maximum(np.log(sums[0][shared] / sums[0][shared].max()), _LEAST_LOG)
-                messages[parent][shared] = messages[parent].get(shared, 0) + told
+                    sent = np.maximum(np.log(sums[0][shared] / sums[0][shared].max()), _LEAST_LOG)
+                messages[parent][shared] = messages[parent].get(shared, 0) + sent
         for place, clique in enumerate(self.cliques):
             parent, shared = self.parents[place], self.shared[place]
             if parent is not None:
-                own, told = sums[place][shared], sums[parent][shared]
-                factors = np.divide(told, own, out=np.zeros_like(told), where=own > 0)
+                inner, sent = sums[place][shared], sums[parent][shared]
+                factors = np.divide(sent, inner, out=np.zeros_like(sent), where=inner > 0)
                 cells = found[place].reshape(clique.shape)
                 cells *= spread(factors, shared, (*clique.left, *clique.right))
             found[place] /= found[place].sum()
@@ -178,7 +178,7 @@ class _Tree:
 
     def tables(self, logs: Mapping[Axes, Floats]) -> dict[Axes, Floats]:
         _, sums = self.shares(logs)
-        return {table: of[table] for own, of in zip(self.own, sums, strict=True) for table in own}
+        return {table: of[table] for members, of in zip(self.members, sums, strict=True) for table in members}
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,9 +192,9 @@ class Model:
     def table(self, axes: Axes) -> Floats:
         """Return how many rows the model has in each cell of a table, shape (cells,)."""
         for clique, cells in zip(self._tree.cliques, self._shares, strict=True):
-            own = (*clique.left, *clique.right)
-            if {*axes} <= {*own}:
-                return np.asarray(summed_to(cells.reshape(clique.shape), own, axes).ravel() * self.total)
+            every = (*clique.left, *clique.right)
+            if {*axes} <= {*every}:
+                return np.asarray(summed_to(cells.reshape(clique.shape), every, axes).ravel() * self.total)
         operands: list[Any] = [part for axis in axes for part in (np.ones(self.sizes[axis]), [axis])]
         for of, log in self.logs.items():
             operands += [np.exp(log - log.max()), list(of)]
@@ -218,7 +218,7 @@ class Model:
             weights = cells.reshape(clique.shape).transpose(order).reshape(math.prod(shape), -1) + np.finfo(float).tiny
             ends = np.cumsum(weights, axis=1)
             ends = (ends / ends[:, -1:] + np.arange(len(ends))[:, None]).ravel()
-            # Of rows with the same known values, each gets a part of [0, 1) of its own, at random.
+            # Rows with the same known values each get another part of [0, 1), at random.
             mixed = rng.permutation(number)
             order_of_rows = mixed[np.argsort(given[mixed], kind="stable")]
             counts = np.bincount(given, minlength=len(weights))
