@@ -97,44 +97,42 @@ def release(
 ) -> DataFrame | Cube | dict[str, Any]:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
-    Contribution limits, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
-    once, with their own operating system's randomness. Where there are at most 262,144 cells, groups times
-    candidates, their counts come to the driver, which draws in the same way. Nothing draws an answer again: it is a
-    local frame, or on disk when this returns.
+    Contribution limits, distinct people, counts and sums are native Spark SQL. The executors draw, many groups at once,
+    with their own operating system's randomness. At most 262,144 cells, groups times candidates, come to the driver,
+    which draws in the same way. Nothing draws an answer again: it is a local frame, or on disk when this returns.
 
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the statistics, such as `keys`; and
-        without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
-        first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
+        A query of `dp_polars.protect(…)` without data, by `agg`, `keys` or another method. It has no row operations
+        (filter, with_columns, select, join, expressions inside `agg`): do those in Spark first, row by row. Or a
+        publication of such queries, which is charged as one: all or nothing.
     frame
-        The private rows, of a classic session or of Spark Connect. They are the data set, and what made them is your
-        preprocessing, which we don't look at: a transformation that carries something of other people into a person's
-        rows (a `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are
-        what Spark holds for them, without collations. A query reads it once. For a publication, the frame of all its
-        queries, or a dict of them by their names: each query reads its own anew. So where it has sums of floats, picks
-        or chance, write it to a table first, if all queries are to be of the same rows.
+        The private rows, of a classic session or of Spark Connect. Everything that made them is your preprocessing,
+        unchecked: a transformation that carries something of other people into a person's rows (a `dropDuplicates`, a
+        `limit`, a window over all rows) is not covered. People, keys and values are compared by Spark, without
+        collations. A query reads the frame once. For a publication, the frame of all its queries, or a dict of frames
+        by their names. Each query reads its frame anew. So write a frame with sums of floats, picks or chance to a
+        table first.
     budget
         The budget to charge, if the query itself has none.
     path
         A folder that does not exist yet, for the answers as Parquet. None: a local frame where the driver draws,
         otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
-        `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
+        `spark.checkpoint.dir`). For a publication, each query has a folder of its name in it. If one fails, the
         folders of those before it stay.
     ignore_cache
         As for `PrivateQuery.release`. Answers that the query's budget caches (`dataset` of `dp_polars.protect`) go
         through the driver, also when they are drawn. The shown ones go to `path`.
     unchecked
-        As for `dp_polars.protect`. Nothing of a Spark frame is looked at; this is what the claim and the ledger say.
+        As for `dp_polars.protect`. No Spark frame is checked, so this only enters the claim and the ledger.
     all others
         As for `PrivateQuery.release`.
 
     Returns
     -------
     DataFrame
-        The public keys, each once (in no order), then one column per output; of `keys`, those that are shown, sorted.
-        Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
+        The public keys, each once (in no order), then one column per output. Selected keys are sorted. Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
         means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
         A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `intervals`, `min_people`
@@ -145,8 +143,7 @@ def release(
     BudgetExceededError, ReleaseError, TypeError, ValueError
         As for `PrivateQuery.release`; also if there is no place for the answers. Nothing is charged then.
     RuntimeError
-        If the executors have not this version of the package, as far as they are there before the charge. Nothing is
-        charged then.
+        If an executor lacks this version of the package. Nothing is charged then.
     """
 
     def engine_of(request: AnyRequest[Asked], one: Any, name: str | None) -> _OnSpark[Any]:  # noqa: ANN401

@@ -85,32 +85,32 @@ def release(
 ) -> pl.DataFrame | Cube | dict[str, Any]:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
-    The database makes all histograms by one SELECT: codes, contribution limits, distinct people, counts and sums
-    are its own SQL. Only histograms travel; the draw is made here, exactly, and no noise is ever made by SQL. Nothing
-    is created in the database: the right to read suffices.
+    The database makes all histograms by one SELECT: codes, contribution limits, distinct people, counts and sums are
+    its own SQL. Only histograms come here, where the exact draw is made. SQL makes no noise. Nothing is created in the
+    database, so you need only the right to read.
 
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the statistics, such as `keys`; and
-        without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
-        first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
+        A query of `dp_polars.protect(…)` without data, by `agg`, `keys` or another method. It has no row operations
+        (filter, with_columns, select, join, expressions inside `agg`): do those in Ibis first, row by row. Or a
+        publication of such queries, which is charged as one: all or nothing.
     table
-        The private rows: an Ibis table expression of DuckDB or Postgres. It is the data set, and what made it is your
-        preprocessing; what visibly mixes people is refused. A view, a file and a query in text are not looked into.
-        For a publication, the table of all its queries, or a dict of them by their names.
+        The private rows: an Ibis table expression of DuckDB or Postgres. Everything that made it is your preprocessing.
+        Expressions that visibly mix people are refused, but views, files and queries in text are not checked. For a
+        publication, the table of all its queries, or a dict of tables by their names.
     budget
         The budget to charge, if the query itself has none.
     unchecked
-        As for `dp_polars.protect`: whether to take any steps in Ibis.
+        As for `dp_polars.protect`: whether to accept any expression of Ibis.
     all others
         As for `PrivateQuery.release`.
 
     Returns
     -------
     DataFrame
-        As `PrivateQuery.release` has it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`;
-        `intervals`, `min_people` and `sure` are left out then. A publication gives a dict.
+        As for `PrivateQuery.release`. Selected keys are sorted. A query of `cube` returns a `Cube`, without
+        `intervals`, `min_people` and `sure`. A publication returns a dict.
 
     Raises
     ------
@@ -120,8 +120,8 @@ def release(
 
     Notes
     -----
-    Which of a person's rows count is decided by the engine's own hashes of them and of 63 random bits of this release,
-    which are part of the statement. The limits hold whatever these bits are.
+    The engine's own hashes of a person's rows, with 63 random bits of this release, decide which rows count. The bits
+    are part of the SQL statement. The limits hold whatever these bits are.
 
     Examples
     --------

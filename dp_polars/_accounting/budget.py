@@ -131,34 +131,34 @@ T = TypeVar("T")
 
 
 class Budget:
-    """The most that one person may lose to all releases together, and the ledger of what was lost so far.
+    """The most that one person may lose by all releases together, and the ledger of all charges.
 
-    Losses are exact rationals and add up, also where a later statistic depends on an earlier answer. A charge is on
-    disk before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge
-    fixes the privacy unit and the neighbouring relation of all later ones.
+    Losses are exact rationals and add up, also if a later statistic depends on an earlier answer. A charge is on disk
+    before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge fixes
+    the privacy unit and the neighbouring relation of all later ones.
 
     Parameters
     ----------
     epsilon, rho
         The total: exactly one of them, a number above 0 (int, float, Fraction or Decimal). A float is the decimal that
-        it prints as, rounded down to 12 digits, as for all losses and deltas. In epsilon alone, it is pure DP, and a
-        release without an epsilon is refused. With a delta, it is a guarantee of (epsilon, delta), which takes releases
-        in either unit and any mixture. In rho, it is zero-concentrated DP.
+        it prints as, rounded down to 12 digits, as for all losses and deltas. Epsilon without a delta is pure DP, and
+        refuses a release without an epsilon. Epsilon with a delta is a guarantee, and accepts releases in either unit.
+        Rho is zero-concentrated DP.
     delta
-        Above 0 and below 1. With epsilon, the δ of the guarantee: it pays for selected keys, and for the
-        releases that are added up in rho. With rho, it is for keys alone. None: no release may spend any.
+        Above 0 and below 1. With epsilon, it is the δ of the guarantee, and pays for selected keys and for releases in
+        rho. With rho, it is for keys only. None: no release may spend any.
     keys_delta
-        The part of a guarantee's δ that keys may spend, from 0 to `delta`. None: the first charge fixes it. It is 0
-        where that takes the whole budget and selects no keys, else a half. With all of it, only releases with an
-        epsilon fit. Only with epsilon and delta.
+        With epsilon and delta: the part of δ for keys, from 0 to `delta`. None: the first charge fixes it, at 0 if it
+        takes the whole budget and selects no keys, and else at a half. With all of δ, only releases with an epsilon
+        fit.
     path
-        The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
-        there is none; otherwise it must have the same total, unit, deltas and name. Any number of processes may use it
-        at once. A file `<path>-lock` stays next to it. A ledger with two names (hard links, a mount of the file alone)
-        is refused. Without a path the ledger lives in this process only, and copies of it are refused.
+        The file of the ledger (string or path-like; `~` is the home folder), on a local file system. A missing file is
+        created. An existing one must have the same total, unit, deltas and name. Any number of processes may use it at
+        once. A file `<path>-lock` stays next to it. A ledger with two names (hard links, a mount of the file alone) is
+        refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
-        A name for people. Left out, an existing ledger keeps its own. Without a path it may be given once in a process.
-        With neither, a cell of a notebook that runs again makes a full budget, and a UserWarning says so.
+        A name for people. If left out, an existing ledger keeps its own. Without a path you may give a name once in a
+        process. Without both, a notebook cell that runs again makes a full budget, with a UserWarning.
 
     Attributes
     ----------
@@ -185,23 +185,22 @@ class Budget:
 
     Notes
     -----
-    The digests in the ledger find accidents, not forgers. An older copy put back in its place is found by every budget
-    of a process in which any has seen the newer one; other processes can't know, and take it.
+    The digests in the ledger find accidents, not forgers. A process that has seen the newer ledger refuses an older
+    copy in its place. Other processes can't know, and accept it.
 
-    A guarantee of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
-    when the budget was made; whatever is pure adds its epsilon there at most. A release is allowed while one of them
-    fits, and the deltas of keys fit their part. Each may be chosen after earlier answers were seen. A first release
-    whose noise is all discrete Gaussian may take more rho than that: it is a fixed list, with a proof of its own, and
-    closes the budget.
+    A guarantee of (epsilon, delta) has two sums: of epsilons, and of Rényi divergences of one order, fixed in advance.
+    A pure release adds at most its epsilon to the second. A release is allowed while one of the sums fits, and the
+    deltas of keys fit their part. You may choose each after earlier answers. A first release with only discrete
+    Gaussian noise may take more rho: it is a fixed list, with a proof of its own, and closes the budget.
 
     Proof: :doc:`/proofs/guarantees`; of sums in one unit :doc:`/proofs/composition`.
 
     References
     ----------
-    Sums bound the loss of statistics that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
-    (arXiv 1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho and for divergences of one order,
-    Whitehouse, Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP.
-    Privacy loss distributions compose to less, but must know all losses beforehand.
+    Sums bound the loss of statistics that are chosen one after the other. For epsilon: Rogers, Roth, Ullman & Vadhan
+    2016 (arXiv 1605.08294). For rho and for divergences of one order: Feldman & Zrnic 2021 (arXiv 2008.11193). For rho
+    and delta, which is approximate zCDP: Whitehouse, Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1). Privacy
+    loss distributions compose to less, but must know all losses beforehand.
 
     Examples
     --------
@@ -267,7 +266,7 @@ class Budget:
         """The rest of the total, as an exact `Fraction` in `unit`.
 
         Its attributes `epsilon` and `rho` are the largest losses that still fit. A guarantee of (epsilon, delta) has
-        both: what was released without an epsilon leaves less of it, too.
+        both, and a release without an epsilon leaves less of both.
         """
         return self._account.remaining(self._left())
 
@@ -323,7 +322,7 @@ class Budget:
         return self._account.left(self._in_ledger(lambda _, head: _spent(head)))
 
     def epsilon_at(self, delta: Number) -> EpsilonAt:
-        """Return what the budget means in (epsilon, delta)-DP, by the tightest proof for its sums.
+        """Convert the budget to (epsilon, delta)-DP, by the tightest proof for its sums.
 
         Parameters
         ----------
@@ -333,12 +332,11 @@ class Budget:
         Returns
         -------
         EpsilonAt
-            `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. For
-            a budget in rho they come from the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
-            Corollary 13), and are infinite at δ = 0. For a budget in epsilon they are its ε at δ = 0, and at other δ
-            that of randomized response, a little less. For a guarantee of (epsilon, delta), `total` is its ε at its δ
-            and above, and `spent` the least that its sums prove. They are infinite where δ is below what the budget
-            spends of it.
+            `spent` and `total`, floats rounded up: an ε for all charges so far, and one for the whole budget. In rho,
+            they come from the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13), and are
+            infinite at δ = 0. In epsilon, they are its ε at δ = 0, and at other δ the ε of randomized response, a
+            little less. For a guarantee, `total` is its ε at its δ and above, and `spent` the least that its sums
+            prove. They are infinite if the budget spends more δ than you give.
 
         Raises
         ------
@@ -347,8 +345,8 @@ class Budget:
 
         Notes
         -----
-        `total` holds however the statistics were chosen. `spent` describes the charges so far as if they had been fixed
-        beforehand. Where they were, `dp_polars.analysis.compose` of their claims may prove less.
+        `total` holds however the statistics were chosen. `spent` is for charges that were fixed beforehand. For such
+        charges, `dp_polars.analysis.compose` of their claims may prove less.
 
         Examples
         --------
@@ -359,20 +357,19 @@ class Budget:
         return self._epsilon_of(*self._charged(), check_delta(delta))
 
     def log(self) -> pl.DataFrame:
-        """Return what was charged, one row per output, in the order of charging.
+        """Return all charges, one row per output, in their order.
 
         Returns
         -------
         DataFrame
-            Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
-            in between), `what` (String), `loss` and `running_total` (Float64), `exact_loss` and `exact_delta` (String,
-            such as "1/10"), `running_rho` (Float64), `unchecked` (Boolean: whether the table was taken so, see
-            `dp_polars.protect`), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0 for all but
-            keys). It holds nothing of the private rows.
+            Columns `when` (Datetime in UTC, by the computer's clock), `what` (String), `loss` and `running_total`
+            (Float64), `exact_loss` and `exact_delta` (String, such as "1/10"), `running_rho` (Float64), `unchecked`
+            (Boolean: see `dp_polars.protect`), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0
+            for all but keys). It contains nothing of the private rows.
 
-            With a guarantee of (epsilon, delta), each loss is in the unit it was requested in, `running_total` is the
-            sum of epsilons (null once a release had none), and `running_rho` that of the divergences, over their order.
-            `running_rho` is null for other budgets.
+            With a guarantee of (epsilon, delta), each loss is in its own unit. `running_total` is the sum of epsilons,
+            and null after a release without one. `running_rho` is the sum of divergences, divided by their order, and
+            null for other budgets.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
         order = Fraction(1) if self._guarantee is None else self._guarantee.order
@@ -403,15 +400,15 @@ class Budget:
         return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
     def answers(self) -> pl.DataFrame:
-        """Return which answers are cached, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
+        """Return the cached answers, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
 
         Returns
         -------
         DataFrame
             Columns `when` (Datetime in UTC), `dataset`, `query` (the outputs in words), `loss` (of one release),
-            `bytes` (Int64, the size of the answer), `source` (where the rows lay: the kind of source, and for files a
-            digest of their paths, inode numbers and times of change) and `text`: all that decides the law of the
-            answer, with digests of what is long. It holds nothing of the private rows.
+            `bytes` (Int64, the size of the answer), `source` (the kind of source, and for files a digest of their
+            paths, inode numbers and times of change) and `text`: everything that decides the law of the answer, with
+            digests of long parts. It contains nothing of the private rows.
         """
         answers = self._in_ledger(lambda connection, _: list(ledger.read(connection)))
         rows = [(when, *asked[:3], size, *asked[3:]) for when, asked, size in answers]
