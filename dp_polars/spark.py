@@ -132,8 +132,9 @@ def release(
     Returns
     -------
     DataFrame
-        The public keys, each once (in no order), then one column per output. Selected keys are sorted. Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
-        means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
+        The public keys, each once (in no order), then one column per output. Selected keys are sorted. Modes have the
+        column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint, means double, sums
+        bigint, decimal or double, value counts an array of structs `value` and `count`.
 
         A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `intervals`, `min_people`
         and `sure` are left out then, and no checkpoint directory is needed. In a publication they are for the others.
