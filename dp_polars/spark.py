@@ -196,9 +196,10 @@ class _OnSpark(Engine[Released]):
         self._frame = in_kept_parts(self._frame, keys, most, unit, choice.secret)
         _ = self._frame.schema  # analysed before the charge, by Spark Connect too
 
-    def distinct(self, constants: pl.DataFrame) -> int:
-        kinds = [self._frame.schema[name].dataType for name in constants.columns]
-        return distinct(self._frame.sparkSession, constants, kinds)
+    def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
+        schema = self._frame.schema
+        kinds = [[schema[name].dataType for name in constants.columns] for constants in lists]
+        return distinct(self._frame.sparkSession, lists, kinds)
 
 
 class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):

@@ -32,7 +32,7 @@ from dp_polars._release.contract import Intervals, KeyWork, LocalEngine, PartCho
 from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import polars as pl
     from ibis.expr.types import Table
@@ -288,8 +288,11 @@ class _SqlEngine(LocalEngine):
         found = {name: types[name] for name in dict.fromkeys(names) if name in types}
         check_types(self._dialect, self._table, found, unit)
 
+    def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
+        return [*map(self._distinct, lists)]
+
     @silenced  # what drivers warn of may tell of rows
-    def distinct(self, constants: pl.DataFrame) -> int:
+    def _distinct(self, constants: pl.DataFrame) -> int:
         kinds = [self._table.schema()[name] for name in constants.columns]
 
         def rows() -> Any:  # noqa: ANN401

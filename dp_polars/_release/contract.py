@@ -496,7 +496,7 @@ class Engine(ABC, Generic[Released]):
         `PerPerson.by`, each that has a key, as in 8.
     10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
         with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
-        `distinct` says how many the engine tells apart. A release calls it for every list, and refuses one of which
+        `distinct` says how many the engine tells apart. A release calls it for all lists, and refuses one of which
         two are the same here: a row would count for both.
     """
 
@@ -580,14 +580,14 @@ class Engine(ABC, Generic[Released]):
         return lambda: run().packed()
 
     @abstractmethod
-    def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of public constants differ, as rows are compared with them. Called after `prepare`.
+    def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
+        """Return for each list of public constants how many rows differ, as private ones are compared with them.
 
-        It looks at the constants alone: no private row is read.
+        It looks at the constants alone: no private row is read. It is called after `prepare`.
 
         Parameters
         ----------
-        constants
+        lists
             Public keys, or in one column candidates, without null; named like the private columns whose values are
             compared with them, and typed as in `Work.keys`.
         """

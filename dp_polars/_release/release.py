@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, NoReturn
 
 import polars as pl
 
@@ -257,9 +257,8 @@ def _in_polars(packed: bytes) -> pl.DataFrame:
 def _check_public_values(work: Work, engine: Engine[Released]) -> None:
     """Refuse public keys and candidates of which two are one value to the engine: a row would count for both."""
     keys = work.keys if work.per_person is None else work.per_person.keys
-    for listed in [one.to_frame() for one in keys.values] if isinstance(keys, Product) else [keys]:
-        if listed is not None and listed.height:
-            _check_distinct(listed, "keys", engine)
+    listed = [one.to_frame() for one in keys.values] if isinstance(keys, Product) else [keys]
+    lists = [(one, "keys") for one in listed if one is not None and one.height]
     seen: set[tuple[str, CategoryBinning]] = set()
     for output in work.outputs:
         cut = () if work.per_person is None else work.per_person.specs
@@ -269,15 +268,22 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
                 if (name, spec.binning) not in seen:
                     seen.add((name, spec.binning))
                     candidates = spec.binning.values.alias(name).to_frame()
-                    _check_distinct(candidates, f"Output {output.name!r}: candidates", engine)
+                    lists.append((candidates, f"Output {output.name!r}: candidates"))
+    numbers = engine.distinct([constants for constants, _ in lists]) if lists else []
+    for (constants, what), number in zip(lists, numbers, strict=True):
+        if number != constants.height:
+            _refuse_equal(constants, what, engine)
 
 
-def _check_distinct(constants: pl.DataFrame, what: str, engine: Engine[Released]) -> None:
-    if engine.distinct(constants) == constants.height:
-        return
+def _refuse_equal(constants: pl.DataFrame, what: str, engine: Engine[Released]) -> NoReturn:
+    """Name two of the constants that are one value to the engine."""
+
+    def distinct(start: int, stop: int) -> int:
+        return engine.distinct([constants[start:stop]])[0]
+
     # The second one ends the shortest start of the list that has fewer values, the first begins its shortest end.
-    last = bisect_left(range(constants.height), 1, key=lambda end: engine.distinct(constants[: end + 1]) <= end)
-    back = bisect_left(range(last), 1, key=lambda rows: engine.distinct(constants[last - rows : last + 1]) <= rows)
+    last = bisect_left(range(constants.height), 1, key=lambda end: distinct(0, end + 1) <= end)
+    back = bisect_left(range(last), 1, key=lambda rows: distinct(last - rows, last + 1) <= rows)
     one, other = (row[0] if len(row) == 1 else row for row in map(constants.row, (last - back, last)))
     msg = (
         f"{what} must be different values where {engine.rows_are} compares them, got {one!r} and {other!r}: a row "

@@ -6,7 +6,7 @@ It shows that they suffice. It is no example of a fast engine.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from random import SystemRandom
 from typing import Any
@@ -56,8 +56,8 @@ class ToyEngine(LocalEngine):
             self._must_have(name)
         return pl.Schema({name: self._types[name] for name in columns})
 
-    def distinct(self, constants: pl.DataFrame) -> int:
-        return len(set(constants.rows()))
+    def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
+        return [len(set(constants.rows())) for constants in lists]
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         self._check_unit(work.privacy_unit if work.per_person is None else work.per_person.privacy_unit)

@@ -1,6 +1,6 @@
 """Mutants of what Spark's executors run in Python, and of the one run of a release.
 
-They need PySpark and Java: see "Set up" in CONTRIBUTING.md. What Spark counts itself is not here.
+They need PySpark and Java: see "Set up" in CONTRIBUTING.md. Of what Spark counts itself, few are here.
 """
 # fmt: off
 
@@ -29,22 +29,33 @@ MUTANTS = [
         "::test_the_arithmetic_of_weights_is_exact"),
     _weighing("_engines/spark/weighing:with_weights", "Window.partitionBy(*owner)", 'Window.partitionBy(*owner, "group")',
         "each group has a norm of its own", "-k weighed_numbers_are_those"),
-    _weighing("_engines/spark/weighing:with_weights", "sf.when(is_first, norm).otherwise(long(0))", "norm",
+    _weighing("_engines/spark/weighing:with_weights", "sf.when(is_first, found).otherwise(long(0))", "found",
         "a group counts for a norm once for each of its codes", "-k weighed_numbers_are_those"),
-    _weighing("_engines/spark/weighing:parts_of_people", '(found > 0).cast("long")', "found",
+    _weighing("numbers_of_codes", '(found > 0).cast("long")', "found",
         "a person counts once for each row among people", "-k weighed_numbers_are_those"),
-    _weighing("_engines/spark/weighing:parts_of_people", "(rows_of[one.number], one.spec.people, one.spec.weight)",
-        "(rows_of[one.number], one.spec.people)", "a number has the limits of another one",
+    _weighing("_engines/spark/weighing:columns_of_numbers", "(tracks.rows[one.number], one.spec.people, one.spec.weight)",
+        "(tracks.rows[one.number], one.spec.people)", "a number has the limits of another one",
         "-k weighed_numbers_are_those"),
-    _weighing("_engines/spark/weighing:parts_of_people", "sf.when(one.contributes, long(1))", "long(1)",
+    _weighing("cells_of_people", "sf.when(one.contributes, column)", "column",
         "rows without a value count", "-k weighed_numbers_are_those"),
     _weighing("_engines/spark/weighing:parts_of_people",
-        'part_of(part, sf.col(f"weight of {number_of[one.number]}"), one.spec.bits, _OF)',
-        "part * long(1 << one.spec.bits)", "everybody counts in full", "-k weighed_numbers_are_those"),
-    _weighing("_engines/spark/weighing:parts_of_people", 'sf.when(sf.col(rows_of[one.number]) > 0, part)', "part",
+        'part_of(found, sf.col(f"weight of {numbers[one.number]}"), one.spec.bits, _OF)',
+        "found * long(1 << one.spec.bits)", "everybody counts in full", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:parts_of_people", 'sf.when(sf.col(tracks.rows[one.number]) > 0, found)', "found",
         "who has no row in a group adds the least total", "-k weighed_numbers_are_those"),
-    _weighing("_engines/spark/weighing:_total", "one.of_total(sf.col(sum_of[one.number]))", "sf.col(sum_of[one.number])",
-        "a person's total is not clipped", "-k weighed_numbers_are_those"),
+    _weighing("_engines/spark/weighing:total_of", "one.of_total(sf.col(tracks.sum[one.number]))",
+        "sf.col(tracks.sum[one.number])", "a person's total is not clipped", "-k weighed_numbers_are_those"),
+    # --- Rows in long form
+    _spark("Tracks.coded", 'same.append(sf.col("track") == sf.col("its track"))', "pass",
+        "a value counts by the list of another statistic", "::test_spark_counts_what_polars_counts"),
+    _weighing("Tracks._chosen", "len(parts[0][1]) == len(self.tracks)", "len(parts) == 1",
+        "rows add to a statistic of another track", "-k weighed_numbers_are_those"),
+    _spark("_engines/spark/counting:bounded", "sf.dense_rank()", "sf.lit(1)", "a person counts in every group",
+        "-k a_person_changes_the_histograms"),
+    _spark("_engines/spark/counting:_within", 'is_within | ~sf.col("track").isin(limited)', "is_within",
+        "a statistic has the limits of another one", "-k a_person_changes_the_histograms"),
+    _spark("_Drawn.of", "cls(limits, one.has, one.spec.people)", "cls(limits)",
+        "rows of one statistic are numbered among those of another", "-k a_person_changes_the_histograms"),
     # --- What is drawn, and what is shown
     _conformance("_engines/spark/workers:_draw", "np.flatnonzero(specs == spec)", "np.flatnonzero(specs != MARKER)",
         "an output is drawn from the counts of all outputs", "-k huge_loss"),

@@ -138,7 +138,7 @@ MUTANTS = [
         "public times are cut to milliseconds: two keys become one"),
     _public_values("_unused", "chr(point) not in used", "",
         "public texts with U+E000 are split: rows count for other groups"),
-    _public_values("_SqlEngine.distinct", 'listed.drop("number").distinct()', 'listed.drop("number")',
+    _public_values("_SqlEngine._distinct", 'listed.drop("number").distinct()', 'listed.drop("number")',
         "two keys that the database takes for one are let through", "-k takes_for_one"),
     _public_values("_engines/sql/people:_text", "return None", 'return found.decode("latin1")',
         "a key is released that nobody has", "-k bytes_that_are_no_text"),

@@ -31,7 +31,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._bins.binning import Clamping, Squares
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._release.contract import Output
+from dp_polars._release.contract import Output, PerPerson
 from dp_polars._release.protection import Limits
 from dp_polars._statistics.categories import Quantile
 from tests.engines.orders import (
@@ -258,6 +258,52 @@ def test_rows_that_differ_in_where_null_is_have_numbers_of_their_own(spark, few_
         expected[codes[row_a[1]][0], codes[row_b[1]][1]] += chance
     assert expected == {(1, 1): Fraction(1, 3), (2, 2): Fraction(1, 3), (1, 2): Fraction(1, 6), (2, 1): Fraction(1, 6)}
     assert follows(list(zip(one["code"].to_list(), two["code"].to_list(), strict=True)), expected)
+
+
+PARTS = ("Join", "Window", "Sort", "Aggregate", "Generate", "Repartition", "Filter", "Project")
+
+
+@on_classic
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_a_plan_is_as_large_for_many_statistics_as_for_a_few(spark, few_tasks, way, unit):
+    """One join finds the codes of all lists, and one order serves all limits, in all columns of four types."""
+    kinds = {"text": "string", "whole": "long", "day": "date", "money": "decimal(9,2)"}
+    counts = {"text": ["a", "b"], "whole": [1, 2], "day": [dt.date(2024, 1, 1)], "money": [Decimal("0.25")]}
+    names = {f"{name}{i}": name for i in range(6) for name in kinds}
+    rows = spark.createDataFrame([], ", ".join(f"{name} {kinds[of]}" for name, of in names.items()) + ", person long")
+    empty = pl.DataFrame(schema={name: pl.Series(counts[of]).dtype for name, of in names.items()})
+    empty = empty.with_columns(pl.selectors.decimal().cast(pl.Decimal(9, 2)))
+    limits = Limits() if unit is None else Limits(groups=1, rows_per_group=2)
+
+    def parts(most, plan_of):
+        specs = []
+        for name, of in names.items():
+            if int(name[-1]) < most:
+                specs.append(
+                    spec_of(empty, name, dpp.mode(name, counts[of], epsilon=1).query, limits, people=bool(unit))
+                )
+                if of == "whole":
+                    specs.append(spec_of(empty, name, dpp.median(name, range(9), epsilon=1).query, limits))
+                    specs.append(spec_of(empty, name, dpp.sum(name, 0, 9, epsilon=1).query, limits))
+        plan = Counter()
+        for frame in plan_of(specs):
+            nodes = re.findall(r"^[ :+-]*(\w+)", frame._jdf.queryExecution().optimizedPlan().toString(), re.MULTILINE)
+            plan.update(node for node in nodes if node in PARTS)
+        return plan
+
+    def of_cells(specs):
+        return _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), specs, 1)
+
+    few, many = parts(2, of_cells), parts(6, of_cells)
+    assert few == many
+    assert few["Join"] == 1
+    if unit is not None:
+        per_person = partial(PerPerson, (unit,), None)
+        few, many = (
+            parts(most, lambda specs: [_counting.one_row_per_person(rows, per_person(tuple(specs)))]) for most in (2, 6)
+        )
+        assert few == many
+        assert few["Join"] == 1
 
 
 # --- Weights --------------------------------------------------------------------------------------------------------

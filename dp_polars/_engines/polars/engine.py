@@ -356,9 +356,9 @@ class PolarsEngine(LocalEngine):
             raise UnreadableError
         return self._source.unread.collect_schema()
 
-    def distinct(self, constants: pl.DataFrame) -> int:
+    def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
         """Return how many rows differ: they are compared in the types that they have."""
-        return constants.n_unique()
+        return [constants.n_unique() for constants in lists]
 
     def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
         source = self._source

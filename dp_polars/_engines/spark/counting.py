@@ -9,38 +9,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dp_polars._base.extras import require
-from dp_polars._bins.binning import CategoryBinning
 from dp_polars._engines.spark.arithmetic import divide, long, sf, spark_types, total
 from dp_polars._engines.spark.rows import (
     Groups,
     any_of,
-    coded_later,
+    contributing,
     person_of,
     protected_rows,
     quoted,
     read,
-    rows_of,
-    spread,
-    with_codes,
     with_columns,
 )
-from dp_polars._engines.spark.weighing import draws_nothing, parts_of_people, with_weights
+from dp_polars._engines.spark.tracks import Tracks
+from dp_polars._engines.spark.weighing import columns_of_numbers, numbers_of_codes, parts_of_people, with_weights
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.contract import MOST_IN_ALL, MOST_IN_GROUP, ROWS_CUT, PersonNumber
+from dp_polars._release.protection import Limits
 from dp_polars._statistics.statistic import COUNT
 
 if TYPE_CHECKING:
     import polars as pl
-    from pyspark.sql import Column, DataFrame, WindowSpec
+    from pyspark.sql import Column, DataFrame
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._engines.spark.rows import SpecColumns
-    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson, PersonNumber
-    from dp_polars._release.protection import Limits
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
 
 
 Window = require("pyspark.sql", extra="spark").Window
@@ -51,95 +49,122 @@ def fresh_seed() -> int:
     return secrets.randbits(64) - 2**63
 
 
-def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], seed: int) -> DataFrame:
-    """Say in `keeps…` which rows of a person and `group` stay for which spec: the first ones, in one order for all.
+@dataclass(frozen=True)
+class _Drawn:
+    """How the rows of a track are drawn: specs of one track have this in common."""
 
-    Ties of a hash are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep
-    more. Windows come in an order in which few of them need a sort of their own.
-    """
-    rows, pair, order = rows.repartition(*person), [*person, "group"], list[str]()
-    limits = {one.keeps: one.spec.limits for one in specs}
-    if any(most.groups is not None for most in limits.values()):
-        rows = rows.withColumn("place of group", sf.xxhash64(sf.lit(seed), sf.lit(0), *person, "group"))
-        pair.insert(-1, "place of group")
-    ranked = [one for one in specs if (one.spec.limits.rows, one.spec.limits.rows_per_group) != (None, None)]
-    # Where rows are not bounded, any row of a code stands for all of them.
-    unordered = [one for one in specs if one not in ranked and one.spec.people and one.code is not None]
-    rows = one_each(rows, unordered, pair, order)
+    limits: Limits  # those that may drop anything
+    # Of specs with limits: whose rows contribute, and whether people are counted.
+    has: str | None = None
+    people: bool = False
+
+    @classmethod
+    def of(cls, one: SpecColumns) -> _Drawn:
+        limits = one.spec.limits
+        if one.spec.people and one.spec.binning.size <= (limits.rows_per_group or 0):
+            limits = replace(limits, rows_per_group=None)
+        return cls(limits) if limits.everything else cls(limits, one.has, one.spec.people)
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether some of a person's rows in a group stay, and others don't."""
+        return (self.limits.rows, self.limits.rows_per_group) != (None, None)
+
+
+# The columns that tell rows of a person in a group apart.
+_ROW = ["first place", "copy"]
+
+
+def cells_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], seed: int) -> _Cells:
+    """Return the sums of each person in each cell, within the limits."""
+    tracks, pair = Tracks(specs, _Drawn.of), [*person, "group"]
+    drawn = [_Drawn.of(of[0]) for of in tracks.tracks]
+    ranked = [track for track, one in enumerate(drawn) if one.needs_order]
+    weights = [(one, one.spec.weight) for one in specs if one.spec.weight is not None]
+    has_norms = any(one.code is not None or weight.limit is not None for one, weight in weights)
+    if has_norms or any(not one.limits.everything for one in drawn):
+        rows = rows.repartition(*person)  # one shuffle for all that is found of a person
+    of_rows = [track for track in ranked if not drawn[track].people]
+    # The order of a person's rows in a group; with the code where people count, or the row, it has no ties.
+    place, row, codes = ["place"] * bool(ranked), _ROW * bool(of_rows), ["code", *tracks.values]
     if ranked:
-        says = sorted({name for one in ranked for name in (one.has, one.units) if name is not None})
-        rows, order = _placed(rows, person, pair, says, seed), ["place", "copy", *says]
-    rows = one_each(rows, [one for one in specs if one not in unordered], pair, order)
-    in_group = _along(pair, order)
-    # A group's rows are peers in this window, whatever their order: all of them have the number of their group.
-    in_groups = Window.partitionBy(*person).orderBy(*pair[len(person) :])
-    in_groups = in_groups.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    # The number of a row in its group, and that of the group: of those that contribute to the spec.
-    bounded_in_group = [name for name, most in limits.items() if (most.groups, most.rows_per_group) != (None, None)]
-    bounded_groups = [name for name, most in limits.items() if most.groups is not None]
-    rows = with_columns(rows, {f"{name} row": _number(sf.col(name), in_group) for name in bounded_in_group})
-    firsts = {name: sf.col(name) & (sf.col(f"{name} row") == 1) for name in bounded_groups}
-    rows = with_columns(rows, {f"{name} group": _number(first, in_groups) for name, first in firsts.items()})
-    rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
-    rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
-    in_all = _along(person, [*order[:1], "group", *order[1:]])
-    rows = with_columns(
-        rows,
-        {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows is not None},
+        ordered = [one for track in ranked for one in tracks.tracks[track]]
+        says = sorted({name for one in ordered for name in (one.has, one.units) if name is not None})
+        rows = _placed(rows, pair, says, seed)
+
+    def columns(one: SpecColumns) -> dict[str, Column]:
+        found, track = {tracks.rows[one.number]: long(1)}, tracks.track_of[one.number]
+        if one.units is not None:
+            found[tracks.sum[one.number]] = one.of_row
+        found |= {name: sf.col(name) for name in [*place * (track in ranked), *_ROW * (track in of_rows)]}
+        return {name: sf.when(one.contributes, column) for name, column in found.items()}
+
+    rows = tracks.coded(tracks.spread(rows, pair, columns))
+    if len(of_rows) < len(drawn):  # where all tracks draw rows, each is by itself already
+        rows = rows.groupBy(*pair, "track", *codes, *row).agg(
+            *(sf.min(name).alias(name) for name in place),
+            *(sf.count(name).alias(name) for name in dict.fromkeys(tracks.rows.values())),
+            *(total(sf.col(name)).alias(name) for name in dict.fromkeys(tracks.sum.values())),
+        )
+    limits = {track: one.limits for track, one in enumerate(drawn)}
+    rows = bounded(rows, person, limits, [*place, *row, *codes], seed)
+    return _Cells(parts_of_people(rows, person, tracks), ["group"], tracks)
+
+
+def bounded(
+    rows: DataFrame, person: Sequence[str], limits: Mapping[int, Limits], order: Sequence[str], seed: int
+) -> DataFrame:
+    """Return the rows of each track that stay: the first ones of a person and `group`, in one order for all tracks.
+
+    Ties of a hash are broken by all that tells rows apart, and limits look at running numbers: a tie can't let a person
+    keep more. Windows come in an order in which few of them need a sort of their own.
+    """
+    owner, pair = [*person, "track"], ["group"]
+    found: dict[str, Column] = {}
+    groups, in_group, in_all = (
+        {track: most for track, of in limits.items() if (most := getattr(of, name)) is not None}
+        for name in ("groups", "rows_per_group", "rows")
     )
-    return _within(rows, "of all", {name: most.rows for name, most in limits.items()})
+    if groups:
+        rows = rows.withColumn("place of group", sf.xxhash64(sf.lit(seed), sf.lit(0), *person, "group"))
+        pair = ["place of group", "group"]
+    if in_group:
+        found["row"] = sf.row_number().over(Window.partitionBy(*owner, *pair).orderBy(*order))
+    if groups:
+        found["number of group"] = sf.dense_rank().over(Window.partitionBy(*owner).orderBy(*pair))
+    rows = _within(with_columns(rows, found), {"row": in_group, "number of group": groups}, len(limits))
+    if in_all:
+        of_all = Window.partitionBy(*owner).orderBy(order[0], "group", *order[1:])
+        rows = rows.withColumn("row of all", sf.row_number().over(of_all))
+    return _within(rows, {"row of all": in_all}, len(limits))
 
 
-def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
-    """Give each row a random number, `place`, and one among a person's rows that say the same, `copy`.
+def _within(rows: DataFrame, limits: Mapping[str, Mapping[int, int]], tracks: int) -> DataFrame:
+    """Leave out rows that have a larger number than the limit of their track."""
+    for name, most_of in limits.items():
+        for most in sorted(set(most_of.values())):
+            limited = [track for track, limit in most_of.items() if limit == most]
+            is_within = sf.col(name) <= most
+            rows = rows.filter(is_within if len(limited) == tracks else is_within | ~sf.col("track").isin(limited))
+    return rows
 
-    The values that a row `says` are all that any spec with bounds of rows reads of it. So the choice does not depend
+
+def _placed(rows: DataFrame, pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
+    """Give each row of a person and group a random number, `place`; `_ROW` tells it apart from the others.
+
+    The values that a row `says` are all that any spec with limits of rows reads of it. So the choice does not depend
     on the order of rows, since rows with the same number say the same.
     """
     # Null changes no hash: without the flags, nulls in different columns would be one.
     same = [column for name in says for column in (sf.col(name).isNull(), sf.col(name))]
 
     def place(copy: Column) -> Column:
-        return sf.xxhash64(sf.lit(seed), sf.lit(1), *person, "group", *same, copy)
+        return sf.xxhash64(sf.lit(seed), sf.lit(1), *pair, *same, copy)
 
-    # With the place of first copies in it, this sort leaves little to do for the next one: most rows have no copy.
-    rows = rows.withColumn("place", place(sf.lit(1)))
-    rows = rows.withColumn("copy", sf.row_number().over(_along([*pair, "place", *says], ["place"])))
+    rows = rows.withColumn("first place", place(sf.lit(1)))
+    copies = Window.partitionBy(*pair, "first place").orderBy(*(says or ["first place"]))
+    rows = rows.withColumn("copy", sf.row_number().over(copies).cast("long"))
     return rows.withColumn("place", place(sf.col("copy")))
-
-
-def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
-    """Say in `keeps…` which rows contribute; where people count, the first of each code.
-
-    `pair` are the columns of a person and a group. The weight of a person's rows of a code together is found, too.
-    """
-    found = {}
-    for one in specs:
-        found[one.keeps] = one.contributes
-        if one.spec.people:
-            same = pair if one.code is None else [*pair, one.code]
-            found[one.keeps] &= _number(one.contributes, _along(same, order)) == 1
-            if one.together is not None:
-                found[one.together] = total(sf.when(one.contributes, one.of_row), Window.partitionBy(*same))
-    return with_columns(rows, found)
-
-
-def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
-    window = Window.partitionBy(*owner)
-    window = window.orderBy(*order) if order else window
-    return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-
-
-def _number(is_one: Column, window: WindowSpec) -> Column:
-    """Return of how many rows of the window a condition is true."""
-    return sf.count(sf.when(is_one, long(1))).over(window)
-
-
-def _within(rows: DataFrame, word: str, bounds: Mapping[str, int | None]) -> DataFrame:
-    return with_columns(
-        rows,
-        {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None},
-    )
 
 
 def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
@@ -189,56 +214,85 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
         return rows.select(*person, *names).distinct().groupBy(*person).agg(number).drop(*person)
     groups = Groups.of(frame, per_person.keys)
     rows, specs = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.specs)))
-    rows, person = groups.in_groups(rows), person_of(per_person.privacy_unit)
-    pair = [*person, "group"]
-    if per_person.numbers:
-        found = [(one.number, per_person.numbers[one.number], one) for one in specs]
-        rows = rows.groupBy(*pair).agg(*(_of_group(*one) for one in found))
-        return rows.groupBy(*person).agg(*(_of_person(*one[:2]) for one in found)).drop(*person)
-    rows = one_each(rows.repartition(*person), specs, pair, [])  # one shuffle for all windows
-    limits = {one.keeps: one.spec.limits for one in specs}
-    weights = {one.keeps: one.spec.weight for one in specs if one.spec.weight is not None}
-    clipped = {name: one.of_total(sf.col(name)) for one in specs if (name := one.together) is not None}
-    by_group = rows.groupBy(*pair).agg(
-        *(sf.count_if(name).alias(name) for name in limits),
-        *(sf.bool_or(sf.col(name) != inside).alias(name) for name, inside in clipped.items()),
+    person, tracks = person_of(per_person.privacy_unit), Tracks(specs)
+    pair = [*person, "track", "group"]
+
+    def columns(one: SpecColumns) -> dict[str, Column]:
+        found = {tracks.rows[one.number]: sf.when(one.contributes, long(1))}
+        return found | ({tracks.sum[one.number]: sf.when(one.contributes, one.of_row)} if one.is_clipped else {})
+
+    rows = groups.in_groups(rows)
+    if not per_person.numbers:
+        rows = rows.repartition(*person)  # one shuffle for all that is found of a person
+    rows = tracks.spread(rows, [*person, "group"], columns, all_rows=True)
+    rows = tracks.coded(rows, all_rows=True)
+    sums = {one.number: tracks.sum[one.number] for one in specs if one.is_clipped}
+    has_code = any_of([sf.col("code").isNotNull(), *(sf.col(name).isNotNull() for name in tracks.values)])
+    cells = rows.groupBy(*pair, "code", *tracks.values).agg(
+        *(sf.count(sf.when(has_code, sf.col(name))).alias(name) for name in dict.fromkeys(tracks.rows.values())),
+        *(total(sf.when(has_code, sf.col(name))).alias(name) for name in dict.fromkeys(sums.values())),
     )
-    by_group = with_weights(by_group, person, weights)
-    cut = [sf.bool_or(name) for name in clipped]
-    cut += [sf.bool_or((sf.col(name) > 0) & (sf.col(f"weight of {name}") < UNIT)) for name in weights]
-    for name, bounds in limits.items():
-        for bound, number in [
-            (bounds.rows, sf.sum(name)),
-            (bounds.groups, sf.count_if(sf.col(name) > 0)),
-            (bounds.rows_per_group, sf.max(name)),
+    numbers = columns_of_numbers(tracks)
+    cells = with_columns(cells, numbers_of_codes(tracks))
+    of_group = [sf.sum(name).alias(name) for name in dict.fromkeys(numbers.values())]
+    if per_person.numbers:
+        by_group = cells.groupBy(*pair).agg(*of_group, sf.max("code").alias("most"), sf.min("code").alias("least"))
+        return (
+            by_group.groupBy(*person)
+            .agg(
+                *(
+                    _of_person(
+                        one.number, per_person.numbers[one.number], numbers[one.number], tracks.track_of[one.number]
+                    )
+                    for one in specs
+                )
+            )
+            .drop(*person)
+        )
+    clipped = tracks.columns(
+        {number: f"clipped {name}" for number, name in sums.items()},
+        lambda one: (sums[one.number], one.spec.clamping.of_person),
+        lambda one: sf.col(sums[one.number]) != one.of_total(sf.col(sums[one.number])),
+    )
+    cells = with_columns(cells, clipped)
+    by_group = cells.groupBy(*pair).agg(*of_group, *(sf.bool_or(name).alias(name) for name in clipped))
+    by_group = with_weights(by_group, pair[:-1], tracks)
+
+    def kind(one: SpecColumns) -> tuple[object, ...]:
+        of_person = one.spec.clamping.of_person if one.is_clipped else None
+        return numbers[one.number], one.spec.limits, one.spec.weight, sums.get(one.number), of_person
+
+    def dropped(one: SpecColumns) -> Column:
+        return _dropped(numbers[one.number], one.spec.limits, is_weighed=one.spec.weight is not None)
+
+    def is_cut(one: SpecColumns) -> Column:
+        name, limits = numbers[one.number], one.spec.limits
+        cut = [sf.bool_or(f"clipped {sums[one.number]}")] if one.is_clipped else []
+        if one.spec.weight is not None:
+            cut.append(sf.bool_or((sf.col(name) > 0) & (sf.col(f"weight of {name}") < UNIT)))
+        for most, number in [
+            (limits.rows, sf.sum(name)),
+            (limits.groups, sf.count_if(sf.col(name) > 0)),
+            (limits.rows_per_group, sf.max(name)),
         ]:
-            cut += [] if bound is None else [number > bound]
-    dropped = [_dropped(name, bounds, is_weighed=name in weights) for name, bounds in limits.items()]
-    people = by_group.groupBy(*person).agg(
-        sf.greatest(*dropped, dropped[0]).alias(ROWS_CUT), any_of(cut).alias("is cut")
+            cut += [] if most is None else [number > most]
+        return any_of(cut or [sf.lit(False)])
+
+    found = tracks.columns(tracks.count, kind, dropped)
+    are_cut = tracks.columns({one: f"is cut {name}" for one, name in tracks.count.items()}, kind, is_cut)
+    by_track = by_group.groupBy(*pair[:-1]).agg(*(one.alias(name) for name, one in {**found, **are_cut}.items()))
+    most = sf.greatest(*found, *list(found)[:1])
+    people = by_track.groupBy(*person).agg(
+        sf.max(most).alias(ROWS_CUT), sf.bool_or(any_of(map(sf.col, are_cut))).alias("is cut")
     )
     return people.filter(sf.col("is cut")).select(ROWS_CUT)
 
 
-def _of_group(place: int, number: PersonNumber, of: SpecColumns) -> Column:
-    """Return what a group of a person has: how many rows or codes contribute, or the end of their codes."""
-    match number.what:
-        case "largest code":
-            found = sf.max(str(of.code))
-        case "smallest code":
-            found = sf.min(str(of.code))
-        case _ if number.spec.people and of.code is not None:
-            found = sf.count_distinct(sf.when(of.contributes, sf.col(of.code)))
-        case _:
-            found = sf.count_if(of.contributes)
-            found = sf.least(found, long(1)) if number.spec.people else found
-    return found.cast("long").alias(f"n{place}")
-
-
-def _of_person(place: int, number: PersonNumber) -> Column:
+def _of_person(place: int, number: PersonNumber, counts: str, track: int) -> Column:
     """Return a number of each person, from those of the groups."""
-    of_group = sf.col(f"n{place}")
-    counted = sf.least(of_group, long(number.most))
+    column = {"largest code": "most", "smallest code": "least"}.get(number.what, counts)
+    of_group = sf.when(sf.col("track") == track, sf.col(column))
+    counted = sf.least(of_group, sf.when(sf.col("track") == track, long(number.most)))
     match number.what:
         case "largest code":
             found = sf.max(of_group)
@@ -293,68 +347,56 @@ def histograms(
     others: dict[int, HistogramSpec] = {}
     for number, spec in enumerate(specs):
         (by_person if privacy_unit is not None and spec.by_person else others)[number] = spec
-    passes, person = [], person_of(privacy_unit)
+    passes = []
     if others:
-        rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
+        rows, asked = read(frame, privacy_unit, groups, others)
         # The native query itself first; keys and categories see only its result.
-        rows = rows.withColumns({one.keeps: one.contributes for one in asked})
-        passes.append((_kept(rows, groups.names, asked), groups.names, asked))
+        passes.append(_cells_of_rows(rows, groups.names, asked))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
-        rows = groups.in_groups(rows).filter(any_of(one.contributes for one in asked))
-        drawn, weighed = ([one for one in asked if draws_nothing(one.spec) == nothing] for nothing in (False, True))
-        rows = bounded(rows, person, drawn, seed) if drawn else rows
-        cells = parts_of_people(rows, person, weighed, drawn) if weighed else _kept(rows, ["group"], asked)
-        passes.append((cells, ["group"], asked))
+        rows = contributing(groups.in_groups(rows), asked)
+        passes.append(cells_of_people(rows, person_of(privacy_unit), asked, seed))
     found = []
-    for cells, by, asked in passes:
+    for cells in passes:
         # Rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first.
-        candidates = min(one.spec.binning.size for one in asked)
-        are_counts = all(one.is_count for one in asked)
+        candidates = min(one.spec.binning.size for one in cells.tracks.specs)
+        are_counts = all(one.is_count for one in cells.tracks.specs)
         is_uncounted = not to_driver and are_counts and _are_few(frame, groups.number, candidates)
-        found.append(_histogram(cells, by, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
+        found.append(_histogram(cells, groups, is_uncounted=is_uncounted, to_driver=to_driver))
     return found
 
 
-def _kept(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns]) -> DataFrame:
-    """Return what the rows that stay add to each cell."""
-    rows = rows.filter(any_of(sf.col(one.keeps) for one in specs))
-    return spread(rows, by, specs, {one.count: (one, one.kept) for one in specs})
+@dataclass(frozen=True)
+class _Cells:
+    """Numbers to add up: columns of counts for `by`, which are groups or their keys, a track, and a code."""
+
+    rows: DataFrame
+    by: Sequence[str]
+    tracks: Tracks
 
 
-def _histogram(
-    rows: DataFrame,
-    by: Sequence[str],
-    groups: Groups,
-    specs: Sequence[SpecColumns],
-    *,
-    is_uncounted: bool,
-    to_driver: bool,
-) -> DataFrame:
+def _cells_of_rows(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns]) -> _Cells:
+    """Return the weights of each row, whoever has it; its codes of lists are not yet found."""
+    tracks, rows = Tracks(specs), contributing(rows, specs)
+
+    def columns(one: SpecColumns) -> dict[str, Column]:
+        return {tracks.count[one.number]: sf.when(one.contributes, one.of_row)}
+
+    return _Cells(tracks.spread(rows, by, columns), by, tracks)
+
+
+def _histogram(cells: _Cells, groups: Groups, *, is_uncounted: bool, to_driver: bool) -> DataFrame:
     """Add up the rows of each cell, for all specs at once; uncounted ones are returned with counts of their own."""
-    later = coded_later(specs)
+    rows, tracks, is_by_key = cells.rows, cells.tracks, cells.by != ["group"]
     if not is_uncounted:
-        rows = rows.groupBy(*by, "answer", "code", *later).agg(*(one.added_up for one in specs))
-    if by != ["group"]:
-        rows = groups.in_groups(rows)
-    listed = [name for name, one in later.items() if isinstance(one.spec.binning, CategoryBinning)]
-    in_python = [name for name in later if name not in listed]
-    for name in listed:
-        binning, kind = later[name].spec.binning, later[name].values
-        assert isinstance(binning, CategoryBinning)
-        assert kind is not None
-        rows = with_codes(rows, name, f"{name} listed", binning.values, kind)
-    code = sf.coalesce("code", *(f"{name} listed" for name in listed))
-    rows = rows.filter(any_of([code.isNotNull(), *(sf.col(name).isNotNull() for name in in_python)]))
-    by_spec = [[long(one.number).alias("spec"), sf.col(one.count).alias("count")] for one in specs]
-    rows = rows.select("group", code.alias("code"), *in_python, rows_of(by_spec)).filter(sf.col("count").isNotNull())
-    if in_python:
-        binnings = {one.number: one for one in specs if one.code in in_python}
-        rows = mapped(
-            rows,
-            encoding({n: (one.code or "", one.spec.binning, one.spec.types[0]) for n, one in binnings.items()}),
-            "group long, spec long, code long, count long",
-        )
+        values = tracks.all_values if is_by_key else tracks.values
+        rows = rows.groupBy(*cells.by, "track", "code", *values).agg(*tracks.added_up(tracks.count))
+    if is_by_key:
+        rows = tracks.coded(groups.in_groups(rows))
+    rows = tracks.by_spec(rows, ["group", "code", *tracks.values])
+    if tracks.values:
+        later = {one.number: (tracks.value_of(one), one.spec.binning, one.spec.types[0]) for one in tracks.in_python}
+        rows = mapped(rows, encoding(later), "group long, spec long, code long, count long")
         if to_driver:  # where values have no codes until then, there may be as many as rows
             rows = rows.groupBy("group", "spec", "code").agg(sf.sum("count").alias("count"))
     return rows.select("group", "spec", "code", "count")

@@ -15,7 +15,7 @@ import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.extras import require
-from dp_polars._bins.binning import CategoryBinning, OneCode
+from dp_polars._bins.binning import OneCode
 from dp_polars._engines.spark.arithmetic import (
     clip,
     code,
@@ -25,7 +25,6 @@ from dp_polars._engines.spark.arithmetic import (
     long,
     sf,
     spark_types,
-    total,
     units,
 )
 from dp_polars._release.contract import HistogramSpec, Product, reading_values
@@ -90,7 +89,7 @@ def in_kept_parts(frame: DataFrame, keys: pl.DataFrame, most: int, unit: Privacy
     listed = listed.withColumnsRenamed({f"k{i}": f"{rank}_{i}" for i in range(keys.width)})
     parts, people = ([_one_zero(kinds, name) for name in names] for names in (keys.columns, unit or ()))
     is_listed = [part == sf.col(f"{rank}_{i}") for i, part in enumerate(parts)]
-    rows = frame.join(sf.broadcast(listed) if keys.height <= _BROADCAST else listed, is_listed, "left_semi")
+    rows = frame.join(sf.broadcast(listed) if keys.height <= BROADCAST else listed, is_listed, "left_semi")
     if unit is None or most >= keys.height:
         return rows
     for name in unit:
@@ -109,7 +108,7 @@ def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401
 
 
 # Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
-_BROADCAST = 1 << 17
+BROADCAST = 1 << 17
 
 
 def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[DataType]) -> DataFrame:
@@ -121,12 +120,24 @@ def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[Da
     return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
 
 
-def distinct(spark: SparkSession, constants: pl.DataFrame, kinds: Iterable[DataType]) -> int:
-    """Return how many rows of constants differ to Spark, in these types."""
-    table = key_table(spark, constants, kinds).drop("group")
-    if constants.height <= _BROADCAST:
+def distinct(spark: SparkSession, lists: Sequence[pl.DataFrame], kinds: Sequence[Sequence[DataType]]) -> list[int]:
+    """Return how many rows of each list of constants differ to Spark, in these types, by one job for all of them."""
+    schema, columns, parts = spark_types.StructType().add("list", spark_types.LongType()), dict[object, str](), []
+    for number, (constants, types) in enumerate(zip(lists, kinds, strict=True)):
+        named = [pl.Series("list", [number], pl.Int64).new_from_index(0, constants.height)]
+        for place, (values, kind) in enumerate(zip(constants, types, strict=True)):
+            same = kind, types[:place].count(kind)  # lists share columns of one type
+            if same not in columns:
+                columns[same] = f"k{len(columns)}"
+                schema = schema.add(columns[same], kind)
+            named.append(values.alias(columns[same]))
+        parts.append(pl.DataFrame(named))
+    constants = pl.concat(parts, how="diagonal_relaxed")
+    table = spark.createDataFrame(constants.to_arrow(), schema)
+    if constants.height <= BROADCAST:
         table = table.coalesce(1)  # no shuffle
-    return int(table.distinct().count())
+    found = {row["list"]: row["count"] for row in table.distinct().groupBy("list").count().collect()}
+    return [found.get(number, 0) for number in range(len(lists))]
 
 
 @dataclass(frozen=True)
@@ -169,21 +180,13 @@ class Groups:
                 rows = one.in_groups(rows.withColumnRenamed(f"k{i}", "k0")).withColumnRenamed("group", f"place{i}")
                 group = group + sf.col(f"place{i}") * long(stride)
             return rows.withColumn("group", group).drop(*(f"place{i}" for i in range(len(self.factors))))
-        table = sf.broadcast(self.table) if self.number <= _BROADCAST else self.table
+        table = sf.broadcast(self.table) if self.number <= BROADCAST else self.table
         return rows.join(table, self.names).drop(*self.names)
 
 
 def with_columns(rows: DataFrame, columns: dict[str, Column]) -> DataFrame:
     """Add columns, if any: Spark Connect takes no empty list of them."""
     return rows.withColumns(columns) if columns else rows
-
-
-def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, kind: DataType) -> DataFrame:
-    """Add the codes of values, of this type, that are among the categories; null for others."""
-    table = pl.DataFrame({values: categories, code: pl.arange(len(categories), eager=True)}).to_arrow()
-    schema = spark_types.StructType().add(values, kind).add(code, spark_types.LongType())
-    codes = rows.sparkSession.createDataFrame(table, schema)
-    return rows.join(sf.broadcast(codes) if len(categories) <= _BROADCAST else codes, values, "left")
 
 
 @dataclass(frozen=True)
@@ -195,12 +198,10 @@ class SpecColumns:
     # A column that is null where a row contributes nothing, else its code if these are not all 0. None: all
     # contribute.
     has: str | None
-    # The type of the values that it holds instead, where these are to be coded when they are counted.
+    # The type of the values that it holds instead, where only a list or Python has their codes.
     values: DataType | None
     # The weight of a row before it is doubled. None: one each.
     units: str | None
-    # The column that says which rows stay. Tallies that differ in their weights alone share it.
-    keeps: str
 
     @property
     def code(self) -> str | None:
@@ -212,14 +213,9 @@ class SpecColumns:
         return sf.expr("true") if self.has is None else sf.col(self.has).isNotNull()
 
     @property
-    def count(self) -> str:
-        """The column of what is added up."""
-        return f"count{self.number}"
-
-    @property
-    def together(self) -> str | None:
-        """The column of what a person weighs in a group and code, where people are weighed."""
-        return f"weight{self.number}" if self.spec.people and self.units is not None else None
+    def is_clipped(self) -> bool:
+        """Whether what a person weighs in a group and code is clipped together."""
+        return self.spec.people and self.units is not None
 
     @property
     def of_row(self) -> Column:
@@ -227,27 +223,12 @@ class SpecColumns:
 
     def of_total(self, weights: Column) -> Column:
         """Return what a sum of weights in a group and code counts as; of one person, where people are weighed."""
-        return weights if self.together is None else clip(weights, *self.spec.clamping.of_person)
-
-    @property
-    def weight(self) -> Column:
-        return self.of_row if self.together is None else self.of_total(sf.col(self.together))
-
-    @property
-    def kept(self) -> Column:
-        """The sum of a bounded row: null if it does not stay."""
-        return sf.when(sf.col(self.keeps), self.weight)
+        return clip(weights, *self.spec.clamping.of_person) if self.is_clipped else weights
 
     @property
     def is_count(self) -> bool:
         """Whether all that is added up are ones."""
         return self.units is None and self.spec.weight is None
-
-    @property
-    def added_up(self) -> Column:
-        """The sum of the column `count`."""
-        column = sf.col(self.count)
-        return (sf.sum(column) if self.is_count else total(column)).alias(self.count)
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
@@ -258,37 +239,17 @@ def any_of(conditions: Iterable[Column]) -> Column:
     return found[0]
 
 
+def contributing(rows: DataFrame, specs: Sequence[SpecColumns]) -> DataFrame:
+    """Leave out rows that contribute to no spec, where one column says it.
+
+    A condition on many columns makes Spark's optimizer look at all combinations of their old and new names.
+    """
+    columns = {one.has for one in specs}
+    return rows.filter(specs[0].contributes) if len(columns) == 1 else rows
+
+
 def rows_of(parts: Iterable[Sequence[Column]]) -> Column:
     return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
-
-
-def coded_later(specs: Sequence[SpecColumns]) -> dict[str, SpecColumns]:
-    """Return the columns that hold values in the place of codes, and for each of them a spec that reads it."""
-    return {one.code: one for one in specs if one.code is not None and one.values is not None}
-
-
-def spread(
-    rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns], columns: Mapping[str, tuple[SpecColumns, Column]]
-) -> DataFrame:
-    """Return one row for each code of a row: `by`, `answer`, `code` (null where that is found later), and columns.
-
-    Specs of one code share their row, and its number, `answer`. `columns` says of which spec each one is: in rows of
-    other codes it is null. A row in which all are null is left out, if there are several codes.
-    """
-    nothing = sf.lit(None)
-    kinds = {name: one.values for name, one in coded_later(specs).items() if one.values is not None}
-
-    def cells(place: int, code: str | None) -> list[Column]:
-        known = long(0) if code is None else sf.col(code)
-        found = {"answer": sf.lit(place), "code": nothing.cast("long") if code in kinds else known}
-        found |= {name: known if name == code else nothing.cast(kind) for name, kind in kinds.items()}
-        found |= {name: there if one.code == code else nothing.cast("long") for name, (one, there) in columns.items()}
-        return [column.alias(name) for name, column in found.items()]
-
-    parts = [cells(place, code) for place, code in enumerate(dict.fromkeys(one.code for one in specs))]
-    if len(parts) == 1:
-        return rows.select(*by, *parts[0])
-    return rows.select(*by, rows_of(parts)).filter(sf.coalesce(*columns).isNotNull())
 
 
 def protected_rows(
@@ -318,13 +279,8 @@ def read(
     privacy_unit: PrivacyUnit | None,
     groups: Groups,
     specs: Mapping[int, HistogramSpec],
-    *,
-    looks_up: bool = True,
 ) -> tuple[DataFrame, list[SpecColumns]]:
-    """Return the contributing rows, and where each of the specs, by their numbers, has its columns.
-
-    Without `looks_up` values are in the place of codes that a list of categories has.
-    """
+    """Return the contributing rows, and where each of the specs, by their numbers, has its columns."""
     nulls: dict[str, Column] = {}
     kinds = frame.schema
 
@@ -338,7 +294,6 @@ def read(
     types_of = {name: spark_types.LongType() if name in nulls else kinds[name].dataType for name in names}
     rows = protected_rows(frame, privacy_unit, groups.columns, columns)
     chosen: dict[str, Column] = {}
-    lists: dict[str, tuple[str, pl.Series, DataType]] = {}
     places: dict[object, str] = {}
     asked = []
     for number in sorted(specs, key=lambda number: specs[number].reading_order):
@@ -362,18 +317,13 @@ def read(
             same_codes = of[0] if isinstance(spec.binning, OneCode) else (of[0], spec.binning)
             has = places.setdefault(same_codes, f"code{number}")
             known = code(spec.binning, sf.col(of[0]))
-            if looks_up and isinstance(spec.binning, CategoryBinning):
-                lists[has] = of[0], spec.binning.values, types_of[spec.names[0]]
-            elif known is None:
+            if known is None:
                 uncoded = types_of[spec.names[0]]
-            if has not in chosen and has not in lists:
+            if has not in chosen:
                 chosen[has] = sf.when(there[0], sf.col(of[0]) if known is None else known)
                 places.setdefault(of[0], has)
-        same = has, isinstance(spec.binning, OneCode) if spec.people else None, spec.limits, spec.weight
-        asked.append(SpecColumns(number, spec, has, uncoded, weight, places.setdefault(same, f"keeps{number}")))
+        asked.append(SpecColumns(number, spec, has, uncoded, weight))
     rows = with_columns(rows, chosen)
-    for name, (value, categories, kind) in lists.items():
-        rows = with_codes(rows, value, name, categories, kind)
     return rows.drop(*values.values()), sorted(asked, key=lambda one: one.number)
 
 

@@ -6,20 +6,20 @@ All that is added up are integers, so a task that Spark runs again gives the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from dp_polars._base.extras import require
-from dp_polars._bins.binning import NearestBinning
-from dp_polars._engines.spark.arithmetic import divide, long, sf, total
-from dp_polars._engines.spark.rows import coded_later, spread, with_columns
-from dp_polars._mechanisms.person_weights import PersonWeight, part_of
+from dp_polars._engines.spark.arithmetic import divide, long, sf
+from dp_polars._engines.spark.rows import with_columns
+from dp_polars._mechanisms.person_weights import part_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from dp_polars._engines.spark.rows import SpecColumns
-    from dp_polars._release.contract import HistogramSpec
+    from dp_polars._engines.spark.tracks import Tracks
+    from dp_polars._mechanisms.person_weights import PersonWeight
 
 
 Window = require("pyspark.sql", extra="spark").Window
@@ -40,93 +40,84 @@ class _Columns:
 _OF = _Columns()
 
 
-def draws_nothing(spec: HistogramSpec) -> bool:
-    """Whether all rows of everybody count, fully or in part, under codes that Spark's own arithmetic or a list has."""
-    limits, one_each = spec.limits, spec.people and spec.binning.size <= (spec.limits.rows_per_group or 0)
-    is_bounded = (limits.rows, limits.groups) != (None, None) or not (limits.rows_per_group is None or one_each)
-    return spec.weight is not None or not (is_bounded or isinstance(spec.binning, NearestBinning))
+def columns_of_numbers(tracks: Tracks) -> dict[int, str]:
+    """Return the column of how many rows of a person in a group contribute to each spec; where people count, codes."""
+    return tracks.named("number", lambda one: (tracks.rows[one.number], one.spec.people, one.spec.weight))
 
 
-def with_weights(
-    pairs: DataFrame, owner: Sequence[str], weights: Mapping[str, PersonWeight], is_first: Column | None = None
-) -> DataFrame:
-    """Add what a row of a person in a group weighs, in parts: `weight of …` for each column of numbers of rows.
+def numbers_of_codes(tracks: Tracks) -> dict[str, Column]:
+    """Return the columns of `columns_of_numbers` in a row of a person, a group and a code."""
 
-    `owner`: the columns of a person. `is_first`: which of the rows of a person and a group stands for them; None: there
-    is one.
+    def number(one: SpecColumns) -> Column:
+        found = sf.col(tracks.rows[one.number])
+        return (found > 0).cast("long") if one.spec.people else found  # a code counts once
+
+    return tracks.columns(columns_of_numbers(tracks), lambda one: (tracks.rows[one.number], one.spec.people), number)
+
+
+def with_weights(pairs: DataFrame, owner: Sequence[str], tracks: Tracks, is_first: Column | None = None) -> DataFrame:
+    """Add the weight of a row of a person in a group, in parts: `weight of …` for each of `columns_of_numbers`.
+
+    `owner`: the columns of a person, and the track. `is_first`: which of the rows of a person and a group stands for
+    them; None: there is one.
     """
-    norms = {}
-    for name, weight in weights.items():
-        if weight.limit is not None:
-            norm = weight.norm(sf.col(name), _OF)
-            norm = norm if is_first is None else sf.when(is_first, norm).otherwise(long(0))
-            norms[f"norm of {name}"] = sf.sum(norm).over(Window.partitionBy(*owner))
-    pairs = with_columns(pairs, norms)
-    found = {}
-    for name, weight in weights.items():
-        norm = sf.col(f"norm of {name}") if f"norm of {name}" in norms else None
-        found[f"weight of {name}"] = weight.of_rows(norm, sf.col(name), _OF)
-    return with_columns(pairs, found)
+    numbers = columns_of_numbers(tracks)
+    weighed = {one.number: one.spec.weight for one in tracks.specs if one.spec.weight is not None}
 
+    def norm(one: SpecColumns) -> Column:
+        found = weighed[one.number].norm(sf.col(numbers[one.number]), _OF)
+        return found if is_first is None else sf.when(is_first, found).otherwise(long(0))
 
-def parts_of_people(
-    rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], drawn: Sequence[SpecColumns]
-) -> DataFrame:
-    """Return what each person adds to each cell: `group`, `answer`, code, and a column for each spec (`spread`).
+    def weight(one: SpecColumns) -> Column:
+        of = weighed[one.number]
+        of_person = None if of.limit is None else sf.col(f"norm of {numbers[one.number]}")
+        return of.of_rows(of_person, sf.col(numbers[one.number]), _OF)
 
-    `drawn` are the other specs. Which of their rows stay is known: then rows lie by person already.
-    """
-    # Specs of the same rows and codes share their number, and those that weigh rows alike their sum.
-    rows_of = _named("rows", {one.number: (one.has, one.code) for one in specs})
-    weighs = [one for one in specs if one.units is not None]
-    sum_of = _named("sum", {one.number: (one.has, one.code, one.units, one.spec.row_weight) for one in weighs})
-    kinds = {one.number: (rows_of[one.number], one.spec.people, one.spec.weight) for one in specs}
-    number_of = _named("number", kinds)
-    weights = {number_of[one.number]: one.spec.weight for one in specs if one.spec.weight is not None}
-    has_codes = any(one.code is not None for one in specs if one.spec.weight is not None)
-    if not drawn and (has_codes or any(weight.limit is not None for weight in weights.values())):
-        rows = rows.repartition(*person)  # one shuffle for all that is found of a person
-    columns = {rows_of[one.number]: (one, sf.when(one.contributes, long(1))) for one in specs}
-    columns |= {sum_of[one.number]: (one, sf.when(one.contributes, one.of_row)) for one in weighs}
-    columns |= {one.count: (one, one.kept) for one in drawn}
-    owner, cell = [*person, "answer"], ["group", "code", *coded_later(drawn)]
-    pairs = spread(rows, [*person, "group"], [*specs, *drawn], columns).groupBy(*owner, *cell)
-    pairs = pairs.agg(
-        *(sf.count(name).alias(name) for name in dict.fromkeys(rows_of.values())),
-        *(total(sf.col(name)).alias(name) for name in dict.fromkeys(sum_of.values())),
-        *(one.added_up for one in drawn),
+    def kind(one: SpecColumns) -> PersonWeight:
+        return weighed[one.number]
+
+    limited = {number: f"norm of {numbers[number]}" for number, of in weighed.items() if of.limit is not None}
+    norms = tracks.columns(limited, kind, norm)
+    pairs = with_columns(pairs, {name: sf.sum(one).over(Window.partitionBy(*owner)) for name, one in norms.items()})
+    return with_columns(
+        pairs, tracks.columns({number: f"weight of {numbers[number]}" for number in weighed}, kind, weight)
     )
-    counted = {}
-    for one in specs:
-        found = sf.col(rows_of[one.number])
-        counted[number_of[one.number]] = (found > 0).cast("long") if one.spec.people else found  # a code counts once
-    pairs = with_columns(pairs, counted)
+
+
+def parts_of_people(cells: DataFrame, person: Sequence[str], tracks: Tracks) -> DataFrame:
+    """Add the sums of each person in each cell: a column of `tracks.count` for each spec, null if there is none.
+
+    `cells` has one row for each person, group and code, with its numbers of rows and sums of weights; or for each row
+    of a person, where these are drawn.
+    """
+    numbers, owner = columns_of_numbers(tracks), [*person, "track"]
+    weighed = [one for one in tracks.specs if one.spec.weight is not None]
+    if weighed:
+        cells = with_columns(cells, numbers_of_codes(tracks))
     is_first = None
-    if has_codes:
+    if any(one.code is not None for one in weighed):
         in_group = Window.partitionBy(*owner, "group")
-        more = {name: sf.sum(name).over(in_group) for name in weights}
-        pairs = pairs.withColumns({**more, "is first": sf.col("code") == sf.min("code").over(in_group)})
-        is_first = sf.col("is first")
-    pairs = with_weights(pairs, owner, weights, is_first)
-    totals = {f"total{one.number}": _total(one, rows_of, sum_of) for one in specs}
-    pairs = with_columns(pairs, totals)
-    parts = []
-    for one in specs:
-        part = sf.col(f"total{one.number}")
+        more = {name: sf.sum(name).over(in_group) for name in dict.fromkeys(numbers[one.number] for one in weighed)}
+        place = sf.row_number().over(in_group.orderBy("code", *tracks.values))
+        cells, is_first = cells.withColumns({**more, "place of code": place}), sf.col("place of code") == 1
+    cells = with_weights(cells, owner, tracks, is_first)
+
+    def kind(one: SpecColumns) -> tuple[object, ...]:
+        of_person = one.spec.clamping.of_person if one.is_clipped else None
+        names = tracks.rows[one.number], tracks.sum.get(one.number), numbers[one.number]
+        return *names, of_person, one.spec.people, one.spec.weight, one.spec.bits
+
+    def part(one: SpecColumns) -> Column:
+        found = total_of(one, tracks)
         if one.spec.weight is not None:
-            part = part_of(part, sf.col(f"weight of {number_of[one.number]}"), one.spec.bits, _OF)
-        parts.append(sf.when(sf.col(rows_of[one.number]) > 0, part).alias(one.count))
-    return pairs.select("answer", *cell, *parts, *(one.count for one in drawn))
+            found = part_of(found, sf.col(f"weight of {numbers[one.number]}"), one.spec.bits, _OF)
+        return sf.when(sf.col(tracks.rows[one.number]) > 0, found)
+
+    return with_columns(cells, tracks.columns(tracks.count, kind, part))
 
 
-def _named(word: str, kinds: Mapping[int, object]) -> dict[int, str]:
-    """Return a name for each number, the same one where the kinds are."""
-    names: dict[object, str] = {}
-    return {number: names.setdefault(kind, f"{word}{number}") for number, kind in kinds.items()}
-
-
-def _total(one: SpecColumns, rows_of: Mapping[int, str], sum_of: Mapping[int, str]) -> Column:
+def total_of(one: SpecColumns, tracks: Tracks) -> Column:
     """Return a person's sum in a group and code."""
     if one.units is None:
-        return long(1) if one.spec.people else sf.col(rows_of[one.number])
-    return one.of_total(sf.col(sum_of[one.number]))
+        return long(1) if one.spec.people else sf.col(tracks.rows[one.number])
+    return one.of_total(sf.col(tracks.sum[one.number]))
