@@ -54,7 +54,7 @@ class _Drawn:
     """How the rows of a track are drawn: specs of one track have this in common."""
 
     limits: Limits  # those that may drop anything
-    # Of specs with limits: whose rows contribute, and whether people are counted.
+    # If there are limits: the column that shows contributing rows, and whether people are counted.
     has: str | None = None
     people: bool = False
 
@@ -376,7 +376,7 @@ class _Cells:
 
 
 def _cells_of_rows(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns]) -> _Cells:
-    """Return the weights of each row, whoever has it; its codes of lists are not yet found."""
+    """Return the weights of each row, without regard to people; codes of lists are found later."""
     tracks, rows = Tracks(specs), contributing(rows, specs)
 
     def columns(one: SpecColumns) -> dict[str, Column]:

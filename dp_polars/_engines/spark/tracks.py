@@ -27,7 +27,7 @@ _FEWEST = 8
 class Tracks:
     """Specs that share a row of the long form, its `track`, because they have the same codes and the same limits.
 
-    Each of them has columns of its own there, named by places: so specs of different tracks have the same columns.
+    Each of them has columns of its value_columns there, named by places: so specs of different tracks have the same columns.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Tracks:
         All columns of specs are integers. Rows in which all of them are null are left out, if there are several tracks
         and not `all_rows`.
         """
-        parts = [{name: made for one in of for name, made in columns(one).items()} for of in self.tracks]
+        parts = [{name: column for one in of for name, column in columns(one).items()} for of in self.tracks]
         names = list(dict.fromkeys(name for part in parts for name in part))
         nothing = sf.lit(None)
 
@@ -152,12 +152,12 @@ class Tracks:
         """
         if not self._listed:
             return rows
-        own = {track: self.value_of(one) for track, one in self._listed.items()}
+        value_columns = {track: self.value_of(one) for track, one in self._listed.items()}
         tables = []
-        for track, name in own.items():
+        for track, name in value_columns.items():
             values = _values_of(self._listed[track])
             tables.append(pl.DataFrame({"its track": track, f"its {name}": values, "its code": range(len(values))}))
-        used = list(dict.fromkeys(own.values()))
+        used = list(dict.fromkeys(value_columns.values()))
         kinds = {name: kind for kind, name in self._values.items()}
         schema = spark_types.StructType().add("its track", spark_types.LongType())
         for name in used:
@@ -176,7 +176,7 @@ class Tracks:
         ]
         if len(self.tracks) > 1:
             same.append(sf.col("track") == sf.col("its track"))
-        are_all = len(own) == len(self.tracks) and not all_rows
+        are_all = len(value_columns) == len(self.tracks) and not all_rows
         rows = rows.join(codes, reduce(lambda one, two: one & two, same), "inner" if are_all else "left")
         rows = rows.withColumn("code", sf.col("its code") if are_all else sf.coalesce("code", "its code"))
         rows = rows.drop("its track", "its code", *(f"its {name}" for name in used))
