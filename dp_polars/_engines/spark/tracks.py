@@ -27,7 +27,7 @@ _FEWEST = 8
 class Tracks:
     """Specs that share a row of the long form, its `track`, because they have the same codes and the same limits.
 
-    Each of them has columns of its value_columns there, named by places: so specs of different tracks have the same columns.
+    Each of them has columns of its own there, named by places: so specs of different tracks have the same columns.
 
     Parameters
     ----------
