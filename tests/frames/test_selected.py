@@ -62,13 +62,13 @@ def true_answers(*by):
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("by", [("ward",), ("ward", "year")], ids=str)
 def test_groups_that_many_have_are_answered(engine, by):
-    query = report(visits().dp.protect("p"), *by).scaled_to(**GUARANTEE)
+    query = report(visits().dp.protect("p"), *by).scaled_to(epsilon=4000, delta=1e-6)
     released = query.release(engine=engine)
     true = true_answers(*by)
     assert released.select(by).equals(true.select(by))
-    assert (released["people"] - true["p"]).abs().max() <= 9
-    assert (released["rows"] - true["len"]).abs().max() <= 30
-    assert (released["days"] - true["days"]).abs().max() <= 3
+    assert (released["people"] - true["p"]).abs().max() <= 2
+    assert (released["rows"] - true["len"]).abs().max() <= 4
+    assert (released["days"] - true["days"]).abs().max() <= 1
     assert set(released["top"]) == {"x"}
     assert query.found is not None
     first = next(iter(query.found))
