@@ -26,7 +26,7 @@ MOST_DIMENSIONS = 50
 # A fit ends where the gradient of a number, in deviations of its noise, is this on average; or after these steps.
 _ENOUGH, _STEPS, _MEMORY = 1e-2, 300, 20
 # What each squared potential costs, in units of its noise: it keeps those finite of which no row is known.
-_RIDGE = 0.01
+_RIDGE, _MOST_RIDGE = 1.5, 0.1
 _LEAST_LOG = -700.0  # exp(−745) is 0 in floats
 
 
@@ -239,10 +239,12 @@ class Model:
         return self._tree.shares(self.logs)[0]
 
 
-def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = None, ridge: float = _RIDGE) -> Model:
+def fit(
+    sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = None, ridge: float | None = None
+) -> Model:
     """Return the model nearest to all tables, weighted by their noise.
 
-    `ridge`: what the squares of potentials cost, in units of the noise.
+    `ridge`: what the squares of potentials cost, in units of the noise. None: `_RIDGE` over the mean count of a cell.
     """
     sums, weights = dict[Axes, Floats](), dict[Axes, float]()
     for one in measured:  # tables of the same dimensions are one
@@ -257,8 +259,11 @@ def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = No
     deviations = np.concatenate([np.full(len(one), weights[axes] ** -0.5) for axes, one in counts.items()])
     wanted, tree = np.concatenate([*counts.values()]), _Tree(sizes, [*counts])
 
+    sizes_of = np.repeat([len(one) for one in counts.values()], [len(one) for one in counts.values()])
+    costs = np.minimum(_RIDGE * sizes_of / total, _MOST_RIDGE) if ridge is None else np.full(len(wanted), ridge)
+
     # Steps are of about the same size in all numbers that are fitted: about as curved as each is by itself.
-    curved = np.sqrt(np.maximum(wanted, deviations) + ridge * deviations**2)
+    curved = np.sqrt(np.maximum(wanted, deviations) + costs * deviations**2)
 
     def logs_of(point: Floats) -> dict[Axes, Floats]:
         parts = np.split(point / curved, ends[:-1])
@@ -267,7 +272,7 @@ def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = No
     def slope(point: Floats) -> Floats:
         tables = tree.tables(logs_of(point))
         found = np.concatenate([tables[axes].ravel() for axes in counts])
-        return np.asarray((total * found - wanted + ridge * deviations**2 * point / curved) / curved)
+        return np.asarray((total * found - wanted + costs * deviations**2 * point / curved) / curved)
 
     start = np.zeros(len(wanted))
     if warm_start is not None:
