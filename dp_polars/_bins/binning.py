@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from operator import floordiv
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -510,6 +510,8 @@ class Clamping:
     column: int = 0
     # Exact: what `of_person` is, in multiples of the step. None: as for a row.
     ends_of_person: tuple[Fraction, Fraction] | None = None
+    # Whether the weight is the distance from this bound, in steps.
+    from_bound: Literal["lower", "upper"] | None = None
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -526,20 +528,25 @@ class Clamping:
     @property
     def largest(self) -> int:
         """The largest weight of a row, or minus the smallest."""
-        if self.doubled:
+        if self.doubled or self.from_bound is not None:
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
 
     @property
     def added(self) -> Clamping:
         """Weights of rows whose sums give the sum of the weights, by `of_sums`: others may need the same."""
-        return replace(self, doubled=False) if type(self) is Clamping else self
+        return replace(self, doubled=False, from_bound=None) if type(self) is Clamping else self
 
     def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
         """Return the sum of the weights of a number of rows, of the sum of `added`."""
         if self.added == self:
             return sums
-        return sums * constant(2) - rows * constant(sum(self.ends))
+        low, high = self.ends
+        if self.from_bound == "lower":
+            return sums - rows * constant(low)
+        if self.from_bound == "upper":
+            return rows * constant(high) - sums
+        return sums * constant(2) - rows * constant(low + high)
 
     def ticks(self, tick: Fraction) -> int:
         """Return how many steps one last digit spans, at least 1.
@@ -564,9 +571,12 @@ class Clamping:
 
         `constant` makes a number of 64 bits of theirs, `divide` the quotient of two that are 0 or more.
         """
-        if not self.doubled:
-            return units
-        return units * constant(2) - constant(sum(self.ends))
+        low, high = self.ends
+        if self.from_bound == "lower":
+            return units - constant(low)
+        if self.from_bound == "upper":
+            return constant(high) - units
+        return units * constant(2) - constant(low + high) if self.doubled else units
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigh`, so that each value rounds alike.

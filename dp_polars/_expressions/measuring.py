@@ -416,9 +416,9 @@ def share(
     r"""Find the share of the rows of each group for which a condition is true, with noise.
 
     It is the mean of the condition, true being 1 and false 0: half of the loss pays for a noisy sum, half for a noisy
-    number of rows.
+    number of rows. In ε, a private frame draws how many rows have it and how many have not, with all of the loss.
 
-    Proof: :doc:`/proofs/numbers`, and of intervals :doc:`/proofs/mean-intervals`.
+    Proof: :doc:`/proofs/numbers`, :doc:`/proofs/sum-pairs`, and of intervals :doc:`/proofs/mean-intervals`.
 
     Parameters
     ----------

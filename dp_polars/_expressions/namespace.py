@@ -846,7 +846,8 @@ class PrivateNamespace(Suggesting):
     ) -> PrivateExpr:
         r"""Average the values of the column in each group, clipped to public clipping bounds, with noise.
 
-        Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values.
+        Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values. In ε,
+        a private frame draws the sums of the distances from both bounds, with all of the loss.
 
         Parameters
         ----------
@@ -876,7 +877,7 @@ class PrivateNamespace(Suggesting):
         -----
         Nulls and NaN are ignored. `error_95` and intervals include the rounding to the step.
 
-        Proof: :doc:`/proofs/numbers`, and of intervals :doc:`/proofs/mean-intervals`.
+        Proof: :doc:`/proofs/numbers`, :doc:`/proofs/sum-pairs`, and of intervals :doc:`/proofs/mean-intervals`.
 
         Examples
         --------

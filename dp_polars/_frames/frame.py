@@ -523,10 +523,11 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         """Request private answers about all rows together.
 
         Counts, sums, means, shares and variances of the same column, and of the same expression, share their sums: each
-        sum is drawn once, and all of their losses pay for it. No error is larger than without the others. `explain`
-        shows what is shared, and the ledger has one entry for each draw.
+        sum is drawn once, and all of their losses pay for it. Columns without nulls after `drop_nulls` or `fill_null`
+        (of floats also without NaN) share the number of rows, also with `dp_polars.len`. No error is larger than
+        without the others. `explain` shows what is shared, and the ledger has one entry for each draw.
 
-        Proof: :doc:`/proofs/shared-sums`.
+        Proofs: :doc:`/proofs/shared-sums`, :doc:`/proofs/sum-pairs`.
 
         Parameters
         ----------

@@ -16,7 +16,16 @@ from dp_polars._base.calls import all_called
 from dp_polars._base.column_types import PrivacyUnit, shown
 from dp_polars._base.numbers import flag, given
 from dp_polars._frames.own_rows import refuse_windows
-from dp_polars._release.pipeline import EachColumn, Expressions, Rename, Step, Unnest, expressions_of, free_names
+from dp_polars._release.pipeline import (
+    Dropping,
+    EachColumn,
+    Expressions,
+    Rename,
+    Step,
+    Unnest,
+    expressions_of,
+    free_names,
+)
 
 if TYPE_CHECKING:
     from polars._typing import (
@@ -127,12 +136,15 @@ class Steps:
     def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
         """Keep the rows that have no null in some columns, or in any."""
         columns = cs.all() if subset is None else selector("drop_nulls", subset)
-        return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
+        return self._after(
+            Dropping("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls", columns=columns)
+        )
 
     def drop_nans(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
         """Keep the rows that have no NaN in some columns, or in any; nulls stay."""
         columns = cs.float() if subset is None else selector("drop_nans", subset)
-        return self._then("filter", (~pl.any_horizontal(columns.is_nan().fill_null(value=False)),), "drop_nans")
+        is_nan = pl.any_horizontal(columns.is_nan().fill_null(value=False))
+        return self._after(Dropping("filter", (~is_nan,), "drop_nans", columns=columns))
 
     def fill_null(
         self,

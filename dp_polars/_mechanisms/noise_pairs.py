@@ -6,6 +6,7 @@ Proof: `docs/proofs/mean-intervals.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -42,23 +43,23 @@ class NoisePair:
         )
         return cls(of_sum._has_epsilon, (p, r), (s, t))
 
-    def may_be(self, off: ArrayLike, by: ArrayLike, beta: float) -> NDArray[np.bool_]:
-        """Return whether X − by·Y is as far from 0 as this with a probability above `beta`, or nearly so."""
-        by = np.abs(by)
-        far = np.maximum(np.abs(off) - self.slack[0] - by * self.slack[1], 0.0)
+    def may_be(self, off: ArrayLike, by: ArrayLike, beta: float, times: ArrayLike = 1.0) -> NDArray[np.bool_]:
+        """Return whether times·X − by·Y is as far from 0 as this with a probability above `beta`, or nearly so."""
+        by, times = np.abs(by), np.abs(times)
+        far = np.maximum(np.abs(off) - times * self.slack[0] - by * self.slack[1], 0.0)
         if not self.is_laplace:
-            deviation = np.hypot(self.scales[0], by * self.scales[1])
+            deviation = np.hypot(times * self.scales[0], by * self.scales[1])
             return np.asarray(far <= -NormalDist().inv_cdf(beta * _CAUTION / 2) * deviation)
-        return np.asarray(_tail_of_laplace(far, self.scales[0], by * self.scales[1]) > beta * _CAUTION)
+        return np.asarray(_tail_of_laplace(far, times * self.scales[0], by * self.scales[1]) > beta * _CAUTION)
 
-    def bound(self, by: float, beta: float) -> float:
-        """Return how far X − by·Y is off at most, but for a probability of `beta`."""
+    def bound(self, by: float, beta: float, times: float = 1.0) -> float:
+        """Return how far times·X − by·Y is off at most, but for a probability of `beta`."""
         low, high = 0.0, 1.0
-        while self.may_be(high, by, beta):
+        while self.may_be(high, by, beta, times):
             low, high = high, 2 * high
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.may_be(middle, by, beta) else (low, middle)
+            low, high = (middle, high) if self.may_be(middle, by, beta, times) else (low, middle)
         return high
 
     def quotients(self, sums: Floats, counts: Floats, most: float, beta: float) -> tuple[Floats, Floats]:
@@ -68,12 +69,40 @@ class NoisePair:
         no quotient is left, the lower end is `most`, and the upper one −most.
         """
 
-        def side(quotient: Floats) -> NDArray[np.int8]:
-            """Return 0 for a quotient that is allowed, and otherwise the sign of what noise does not explain."""
-            off = sums - quotient * counts
-            return np.where(self.may_be(off, quotient, beta), 0, np.sign(off)).astype(np.int8)
+        def at(v: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+            off = sums - v * counts
+            return off, self.may_be(off, v, beta)
 
-        first, last = np.full(len(sums), -float(most)), np.full(len(sums), float(most))
+        return self._ends_of_allowed(at, -most, most, len(sums))
+
+    def parts(self, first: Floats, second: Floats, beta: float) -> tuple[Floats, Floats]:
+        """Return the ends of all parts from 0 to 1 that two drawn sums allow, shape (g,).
+
+        For the part v that the first true sum has of both, (1 − v)·first − v·second is (1 − v)·X − v·Y. Where no part
+        is left, the lower end is 1, and the upper one 0.
+        """
+
+        def at(v: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+            off = (1 - v) * first - v * second
+            return off, self.may_be(off, v, beta, 1 - v)
+
+        return self._ends_of_allowed(at, 0.0, 1.0, len(first))
+
+    @staticmethod
+    def _ends_of_allowed(
+        at: Callable[[Floats], tuple[Floats, NDArray[np.bool_]]], least: float, most: float, groups: int
+    ) -> tuple[Floats, Floats]:
+        """Return the ends of what is allowed of all numbers from `least` to `most`.
+
+        `at` gives what noise must explain at a number of each group, and whether it may.
+        """
+
+        def side(number: Floats) -> NDArray[np.int8]:
+            """Return 0 for a number that is allowed, and otherwise the sign of what noise does not explain."""
+            off, is_allowed = at(number)
+            return np.where(is_allowed, 0, np.sign(off)).astype(np.int8)
+
+        first, last = np.full(groups, float(least)), np.full(groups, float(most))
         at_first, at_last = side(first), side(last)
 
         def end(outer: Floats, inner: Floats, at_outer: NDArray[np.int8], at_inner: NDArray[np.int8]) -> Floats:

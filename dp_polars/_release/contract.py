@@ -81,7 +81,7 @@ class Presentation:
         if self.intervals != "all":
             return Shown(tuple(outputs), self)
         # Numbers that share noise are not independent: of these, the probabilities add up.
-        shares = any(draws_shared(output.query) for output in outputs)
+        shares = any(draw.is_shared for output in outputs for draw in draws_shared(output.query))
         return Shown(tuple(outputs), self, BETA / numbers if shares and numbers else beta_of_each(numbers))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import polars as pl
 from polars import selectors as cs
@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 Run: TypeAlias = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 
+class Filled(NamedTuple):
+    """Which columns have no null, and no NaN, in any row: known from the steps alone."""
+
+    not_null: frozenset[str] = frozenset()
+    not_nan: frozenset[str] = frozenset()
+
+    def but(self, names: Iterable[str]) -> Filled:
+        return Filled(self.not_null.difference(names), self.not_nan.difference(names))
+
+    def among(self, names: Iterable[str]) -> Filled:
+        return Filled(self.not_null.intersection(names), self.not_nan.intersection(names))
+
+
 class Step(ABC):
     """A step on private rows, which makes what comes of a row from that row alone."""
 
@@ -49,6 +62,10 @@ class Step(ABC):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         """Return all that decides what the step does to the columns that are live: usually its fields."""
         return tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]  # a dataclass
+
+    def fills(self, before: Filled, schema: pl.Schema) -> Filled:  # noqa: ARG002
+        """Return which columns have a value in every row afterwards, of a step on rows with these columns."""
+        return Filled()
 
     @abstractmethod
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
@@ -78,6 +95,13 @@ class Expressions(Step):
             adds_floats(expr, schema, self.name) for expr in one_output_each(self.expressions, schema, self.name)
         )
 
+    def fills(self, before: Filled, schema: pl.Schema) -> Filled:
+        if self.method == "filter":
+            return before
+        exprs = one_output_each(self.expressions, schema, self.name)
+        kept = {expr.meta.output_name() for expr in exprs if _is_selection(expr)}
+        return before.but({expr.meta.output_name() for expr in exprs} - kept)
+
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         exprs, frame = one_output_each(self.expressions, schema, self.name), pl.LazyFrame(schema=schema)
         proved = [row_by_row(expr, schema, self.name) for expr in exprs]
@@ -103,6 +127,18 @@ class Expressions(Step):
 
 
 @dataclass(frozen=True)
+class Dropping(Expressions):
+    """A filter that leaves out rows with a null, or a NaN, in some columns."""
+
+    columns: SelectorType = field(kw_only=True)
+
+    def fills(self, before: Filled, schema: pl.Schema) -> Filled:
+        names = before.not_null if self.call == "drop_nulls" else before.not_nan
+        names = names.union(pl.LazyFrame(schema=schema).select(self.columns).collect_schema().names())
+        return before._replace(not_null=names) if self.call == "drop_nulls" else before._replace(not_nan=names)
+
+
+@dataclass(frozen=True)
 class EachColumn(Step):
     """A method of expressions on every column of some selectors, each proved by itself."""
 
@@ -115,6 +151,21 @@ class EachColumn(Step):
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
+
+    def fills(self, before: Filled, schema: pl.Schema) -> Filled:
+        """Return which columns are filled: those that get a number, or true or false, which is no NaN."""
+        found = before
+        for columns, (value, *_) in self.columns:
+            names = pl.LazyFrame(schema=schema).select(columns).collect_schema().names()
+            if not isinstance(value, (bool, int, float)) or value != value:  # NaN
+                found = found.but(names)
+            elif self.method == "fill_null":
+                found = found._replace(not_null=found.not_null.union(names))
+            elif self.method == "fill_nan":
+                found = found._replace(not_nan=found.not_nan.union(names))
+            else:
+                found = found.but(names)
+        return found
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; where a column is selected twice, the last one counts."""
@@ -138,6 +189,10 @@ class Rename(Step):
 
     def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
         return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
+
+    def fills(self, before: Filled, schema: pl.Schema) -> Filled:
+        mapping = self._renamed(schema.names())
+        return Filled(*(frozenset(mapping.get(name, name) for name in names) for names in before))
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         mapping = self._renamed(schema.names())
@@ -183,6 +238,9 @@ class Join(Step):
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     how: JoinHow
+
+    def fills(self, before: Filled, schema: pl.Schema) -> Filled:
+        return before.among(schema)
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         for name in self.left_on:
@@ -249,6 +307,17 @@ class Pipeline:
         """Whether a step adds up the floats of lists, so far as the columns are known."""
         schemas = () if self.proof is None else self.proof.schemas
         return any(step.adds_floats(schema) for step, schema in zip(self.steps, schemas, strict=False))
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The columns that have a value in every row, as far as the columns and the steps say so."""
+        if self.proof is None:
+            return frozenset()
+        found = Filled()
+        for step, schema, after in zip(self.steps, self.proof.schemas, self.proof.schemas[1:], strict=False):
+            found = step.fills(found, schema).among(after)
+        types = self.proof.schemas[-1]
+        return frozenset(name for name in found.not_null if name in found.not_nan or not types[name].is_float())
 
     def then(self, step: Step) -> Pipeline:
         proof = None if self.proof is None else self.proof.then(step, self._kept)

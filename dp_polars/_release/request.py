@@ -6,12 +6,12 @@ import html
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, permutations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -40,10 +40,10 @@ from dp_polars._release.public_keys import in_types_of
 from dp_polars._statistics.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
 from dp_polars._statistics.shared_sums import (
     Part,
-    alone,
     draws_shared,
     first_draw,
     part_that_is_needed,
+    whole_claim,
     with_shared_sums,
 )
 from dp_polars._statistics.statistic import Asked, Columns, HistogramQuery
@@ -95,6 +95,7 @@ class Ask(Generic[AskedT]):
     filtered: bool = False  # then it has been seen to that the first column is null in rows that don't count
     within: Within | None = None  # how wrong the answer may be, where the loss follows from that
     among: int | None = None  # what `rows` was, where the loss followed from that, but is another one now
+    reads: int | None = None  # the place of the output whose columns its draws are of, if it is another one
 
     def __post_init__(self) -> None:
         without_nul(self.name, "names of outputs")
@@ -197,16 +198,22 @@ class AnyRequest(ABC, Generic[AskedT]):
         """
         found: dict[object, tuple[str, Claim]] = {}
         for place, ask in enumerate(self.every):
-            for draw in draws_shared(ask.query) or (None,):
-                found[place if draw is None else draw] = (
-                    (str(ask), ask.query.claim) if draw is None else (str(draw), draw.claim)
-                )
+            draws = draws_shared(ask.query)
+            if not any(draw.is_shared for draw in draws):
+                found[place] = str(ask), self._charged_as(ask, whole_claim(ask.query))
+                continue
+            for draw in draws:
+                found[draw] = str(draw), self._charged_as(ask, draw.claim)
         parts = self.protection.parts
         if parts is None:
             return tuple(found.values())
         where = f"in one part by {', '.join(parts.columns)}"
         of_part = ((f"{text}, {where}", claim) for text, claim in found.values())
         return tuple(entry for entry in of_part for _ in range(self.protection.changed_parts))
+
+    def _charged_as(self, ask: Ask[Any], claim: Claim) -> Claim:  # noqa: ARG002
+        """Return what is charged for the claim of an output, or of one of its draws."""
+        return claim
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -371,7 +378,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         return [(ask, ()) for ask in self.every]
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
-        claim, parts = ask.query.claim, self.protection.changed_parts
+        claim, parts = whole_claim(ask.query), self.protection.changed_parts
         return {
             "output": ask.name,
             "selects": ask.selects,
@@ -491,18 +498,32 @@ class Request(AnyRequest[HistogramQuery]):
         asks = tuple(asks)
         if not self.shares_sums:
             return super().with_asks(asks, taken)
-        shared = with_shared_sums(_parts(asks), self.groups)
-        return super().with_asks((replace(ask, query=query) for ask, query in zip(asks, shared, strict=True)), taken)
+        return super().with_asks(self._shared(asks), taken)
+
+    def _shared(self, asks: Sequence[Ask[HistogramQuery]]) -> Iterator[Ask[HistogramQuery]]:
+        """Yield outputs with the draws that they share."""
+        shared = with_shared_sums(self._parts(asks), self.groups)
+        for place, (ask, drawn) in enumerate(zip(asks, shared, strict=True)):
+            yield replace(ask, query=drawn.query, reads=None if drawn.reads == place else drawn.reads)
 
     @property
     def alone(self) -> Self:
-        """The request of the same outputs, each with draws of its own."""
-        return replace(self, asks=tuple(replace(ask, query=alone(ask.query)) for ask in self.asks))
+        """The request of the same outputs, each drawn as if it were the only one."""
+        return replace(self, asks=tuple(alone for ask in self.asks for alone in self._shared([ask])))
+
+    def _parts(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
+        """Return statistics with what tells whose rows contribute.
+
+        These are the rows with a value of an expression. If a column has a value in every row, as far as is public,
+        they are all rows, or those for which a condition is true.
+        """
+        filled = self.pipeline.filled
+        return [Part(ask.name, tuple(map(_text_of, ask.columns)), _rows_of(ask, filled), ask.query) for ask in asks]
 
     @property
     def needed(self) -> list[Fraction]:
         """How much of its part of a loss each output without a loss needs, since some share sums."""
-        return part_that_is_needed(_parts(self.asks), self.groups) if self.shares_sums else super().needed
+        return part_that_is_needed(self._parts(self.asks), self.groups) if self.shares_sums else super().needed
 
     @property
     def about(self) -> str:
@@ -542,7 +563,8 @@ class Request(AnyRequest[HistogramQuery]):
 
     def on_columns_of(self, work: Work) -> Work:
         """Return the work of these outputs on what another one reads, of as many outputs: nothing is proved again."""
-        read = [(work.specs[output.specs[0]].columns, output.types) for output in work.outputs]
+        specs = [work.specs[output.specs[0]] for output in work.outputs]
+        read = [(spec.columns, spec.types) for spec in specs]
         return self._work(work.keys, read, work.rows)
 
     def _work(
@@ -553,8 +575,9 @@ class Request(AnyRequest[HistogramQuery]):
     ) -> Work:
         """Return the work of the outputs. `read`: the columns of each, and their types."""
         specs: list[HistogramSpec] = []
-        outputs = []
-        for ask, (columns, types) in zip(self.asks, read, strict=True):
+        outputs, shared = [], dict[object, int]()
+        for place, ask in enumerate(self.asks):
+            columns, types = read[place if ask.reads is None else ask.reads]
             with ask.named():
                 ask.query.answer_type(*types)
                 needed = ask.query.count_rules(*types)
@@ -567,8 +590,15 @@ class Request(AnyRequest[HistogramQuery]):
                 HistogramSpec(columns, types, piece, limits, people, weight, bit)
                 for piece, bit in zip(needed, bits, strict=True)
             )
-            positions = tuple(_place(specs, spec) for spec in of_pieces)
-            outputs.append(Output(ask.name, ask.query, types, positions))
+            # A sum that several share is drawn once, of the rows of the first: no other histogram is needed.
+            parts: list[object] = [part for draw in draws_shared(ask.query) for part in draw.parts]
+            parts = parts or [object() for _ in needed]
+            positions = []
+            for spec, part in zip(of_pieces, parts, strict=True):
+                if part not in shared:
+                    shared[part] = _place(specs, spec)
+                positions.append(shared[part])
+            outputs.append(Output(ask.name, ask.query, types, tuple(positions)))
         return Work(self.protection.members, keys, tuple(specs), tuple(outputs), rows)
 
     def keys_on(self, schema: pl.Schema) -> pl.DataFrame | Product | None:
@@ -640,7 +670,9 @@ class Request(AnyRequest[HistogramQuery]):
         if (values := ask.query.of_values(*types)) is not None:
             yield values
         for draw in draws_shared(ask.query):
-            yield f"The {draw.what} is drawn once for {' and '.join(draw.outputs)}, with {draw.claim}."
+            if draw.is_shared:
+                is_or_are = "is" if draw.sums == 1 else "are"
+                yield f"The {draw.what} {is_or_are} drawn once for {' and '.join(draw.outputs)}, with {draw.claim}."
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no limit says in how many a person counts."""
@@ -715,9 +747,32 @@ def _typed(column: pl.Expr, schema: pl.Schema, what: str) -> tuple[pl.Expr, pl.D
     return column, pl.LazyFrame(schema=schema).select(column).collect_schema().dtypes()[0]
 
 
-def _parts(asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
-    """Return statistics with what tells whose rows contribute: those with a value of the same expression do."""
-    return [Part(ask.name, tuple(map(_text_of, ask.columns)), ask.query) for ask in asks]
+def _rows_of(ask: Ask[HistogramQuery], filled: Collection[str]) -> tuple[object, ...]:
+    if not ask.columns:
+        return ("rows",)
+    if len(ask.columns) == 1:
+        condition, value = _condition_and_value(ask.columns[0].meta.undo_aliases())
+        if _is_filled(value.meta.undo_aliases(), filled):
+            return ("rows",) if condition is None else ("rows", _text_of(condition))
+    return tuple(map(_text_of, ask.columns))
+
+
+def _condition_and_value(column: pl.Expr) -> tuple[pl.Expr | None, pl.Expr]:
+    """Return when a column has which value; None: always."""
+    if len(parts := column.meta.pop()) == 3:
+        for condition, value, _ in permutations(parts):
+            if pl.when(condition).then(value).otherwise(None).meta.eq(column):
+                return condition, value
+    return None, column
+
+
+def _is_filled(value: pl.Expr, filled: Collection[str]) -> bool:
+    """Return whether there is a value in every row, of columns that have one in every row."""
+    names = value.meta.root_names()
+    if len(names) != 1:
+        return False
+    column = pl.col(names[0])
+    return value.meta.eq(column.is_null()) or (value.meta.eq(column) and names[0] in filled)
 
 
 def _text_of(column: pl.Expr) -> bytes:

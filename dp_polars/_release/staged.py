@@ -22,6 +22,7 @@ from dp_polars._statistics.averages import Share
 from dp_polars._statistics.categories import Ranked
 from dp_polars._statistics.limits import LimitChoice, What
 from dp_polars._statistics.measures import BETA, Clipped, Count, Measure, SumOfPeople, ValueCounts
+from dp_polars._statistics.shared_sums import Part, draws_shared
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery
 
 if TYPE_CHECKING:
@@ -187,8 +188,6 @@ class StagedRequest(Request):
     whatever that is: `docs/proofs/limits.md`.
     """
 
-    shares_sums = False  # which limits and bounds outputs have is not known before
-
     sets: tuple[_Set, ...] = field(default=(), kw_only=True)
     choices: tuple[Ask[LimitChoice], ...] = field(default=(), kw_only=True)
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict, kw_only=True)  # by output
@@ -249,18 +248,20 @@ class StagedRequest(Request):
 
     @cached_property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
-        if self.planned is not None:
-            return self.planned.charged
-        found = ((str(ask), ask.query.claim) for ask in self.choices)
-        return *found, *((str(ask), self._worst(ask)) for ask in self.asks)
+        return super().charged if self.planned is None else self.planned.charged
 
-    def _worst(self, ask: Ask[HistogramQuery]) -> Claim:
+    def _charged_as(self, ask: Ask[Any], claim: Claim) -> Claim:
         """Return the claim of what may be found that costs most in the other unit; in its own, all cost the same."""
-        claim, query = ask.query.claim, ask.query
-        if claim._is_open or not claim._has_epsilon:
+        if claim._is_open or not claim._has_epsilon or isinstance(ask.query, LimitChoice):
             return claim
         other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
-        asks = [ask]
+        claims = self._possible_claims(ask)
+        if draws_shared(ask.query):  # all of a row moves a draw by one, whatever the limits are
+            claims = (replace(claim, contributions=one.contributions) for one in claims)
+        return max(claims, key=lambda one: one.cost(other))
+
+    def _possible_claims(self, ask: Ask[HistogramQuery]) -> Iterator[Claim]:
+        query, asks = ask.query, [ask]
         if query.finds and isinstance(query, Clipped):  # bounds of both signs may cost more: most where they are alike
             reach = max([abs(end) for end in (query.lower, query.upper)])
             lower, upper = (sign * reach if name in query.finds else end for name, sign, end in _ends_of(query))
@@ -270,8 +271,34 @@ class StagedRequest(Request):
             choices = zip(self.sets, self.choices, strict=True)
             of_ask = (one for of, one in choices if of.what == limit and ask.name in map(self._name_at, of.asks))
             protections = [self.protection.with_limits(**{limit: int(one)}) for one in next(of_ask).query.values]
-        claims = (under(protection, one, self.groups).claim for protection in protections for one in asks)
-        return max(claims, key=lambda one: one.cost(other))
+        yield from (under(protection, one, self.groups).claim for protection in protections for one in asks)
+
+    def _parts(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
+        """Return statistics with what tells whose rows contribute, and which limit is found for them.
+
+        How they share sums must not depend on what is found. It does on clipping bounds, and on limits where rows are
+        replaced and losses have another unit, too.
+        """
+        limit_of, with_bounds = dict[str, int](), set[str]()
+        for number, of in enumerate(self.sets):
+            names = map(self._name_at, of.asks)
+            if of.what in ("lower", "upper"):
+                with_bounds.update(names)
+            else:
+                limit_of |= dict.fromkeys(names, number)
+        is_replaced = self.protection.neighboring_relation == "replace_one"
+
+        def is_fixed(part: Part) -> bool:
+            return part.name not in with_bounds and not (is_replaced and part.query.claim._has_epsilon)
+
+        return [
+            part._replace(rows=(limit_of.get(part.name), part.rows) if is_fixed(part) else None)
+            for part in super()._parts(asks)
+        ]
+
+    @property
+    def needed(self) -> list[Fraction]:
+        return [Fraction(1)] * len(self.choices) + super().needed
 
     def _name_at(self, place: int) -> str:
         return self.asks[place].name
@@ -282,7 +309,8 @@ class StagedRequest(Request):
     def with_asks(self, asks: Iterable[Ask[Any]], taken: UnitTaken | None = None) -> Self:
         every = tuple(asks)
         number = len(self.choices)
-        request = replace(self, choices=every[:number], asks=every[number:], taken=taken, found=(), planned=None)
+        asks = tuple(self._shared(every[number:]))
+        request = replace(self, choices=every[:number], asks=asks, taken=taken, found=(), planned=None)
         return request if any(ask.query.claim._is_open for ask in every) else request._ruled()
 
     @property
@@ -292,9 +320,10 @@ class StagedRequest(Request):
 
     def with_parts(self, parts: tuple[Fraction, ...]) -> Self:
         """Return the request, nothing of which has a loss, with the parts of the loss that the choices are to have."""
-        choices = []
+        choices, needed = [], super().needed
         for of, choice, part in zip(self.sets, self.choices, parts, strict=True):
-            weight = part / (1 - part) * sum(self.asks[place].query.claim._loss_weight or 0 for place in of.asks)
+            weights = ((self.asks[place].query.claim._loss_weight or 0) * needed[place] for place in of.asks)
+            weight = part / (1 - part) * sum(weights)
             choices.append(choice.with_claim(replace(choice.query.claim, _loss_weight=weight)))
         return replace(self, choices=tuple(choices), parts=parts)
 
@@ -452,7 +481,7 @@ class StagedRequest(Request):
                 query = query.with_bounds(column, **ends[ask.name])
             asks.append(replace(ask, query=query))
         request = replace(self, limits=limits)
-        return replace(request, asks=tuple(request._bounded(ask) for ask in asks))
+        return replace(request, asks=tuple(request._shared([request._bounded(ask) for ask in asks])))
 
     @property
     def _on_found_grids(self) -> frozenset[str]:

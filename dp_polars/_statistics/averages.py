@@ -51,6 +51,10 @@ class Average(Clipped):
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return pl.Series(self.of_totals(totals, *columns))
 
+    def rows_of(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:  # noqa: ARG002
+        """Return how many rows totals are of."""
+        return np.asarray(totals[-1])
+
     def _half_step(self, *columns: pl.DataType) -> float:
         return float(self.known_step(*columns) / 2)
 
@@ -108,14 +112,20 @@ class Mean(Average):
         They are further apart by what each value is rounded by at most: a mean moves by no more. The answer is one of
         them also where its count is below 1, or the bounds cut it.
         """
+        (least, most), (low, high) = self._allowed(totals, beta, *columns), self.ends
+        answers, moved = self.of_totals(totals, *columns), float(self.rounding(*columns))
+        lower, upper = np.minimum(least - moved, answers), np.maximum(most + moved, answers)
+        return np.clip(lower, low, high), np.clip(upper, low, high)
+
+    def _allowed(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
+        """Return the ends of all means of values in whole steps that noise may have made so."""
         of_sum, of_count = self.noise(*columns)
         on_sum, on_count = self.bits_of_parts(*columns)
         noise = NoisePair.of(of_sum, of_count, (on_sum, on_count))
         (distance, count), (low, high), half = totals, self.ends, self._half_step(*columns)
         least, most = noise.quotients(distance, count, (high - low) / 2 / half, beta)
-        answers, middle, moved = self.of_totals(totals, *columns), (low + high) / 2, float(self.rounding(*columns))
-        lower, upper = middle + half * least - moved, middle + half * most + moved
-        return np.clip(np.minimum(lower, answers), low, high), np.clip(np.maximum(upper, answers), low, high)
+        middle = (low + high) / 2
+        return middle + half * least, middle + half * most
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)

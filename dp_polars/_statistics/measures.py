@@ -55,11 +55,21 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 
 @dataclass(frozen=True)
 class SharedDraw:
-    """One draw of several statistics of a query: a sum of the same rows, with noise on it once."""
+    """One draw of statistics of a query: a sum of the same rows, with noise on it once; or a pair of sums."""
 
-    claim: Claim  # of this draw alone
+    claim: Claim  # of this draw alone; of a pair, of both sums together
     what: str  # what it is on, in a few words
     outputs: tuple[str, ...]  # the names of all that follow from it
+    sums: int = 1  # on how many sums it is, each with noise of its own at the rate of the claim
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self.outputs) > 1
+
+    @property
+    def parts(self) -> tuple[tuple[SharedDraw, int], ...]:
+        """What tells each of its sums from all others."""
+        return tuple((self, place) for place in range(self.sums))
 
     def __str__(self) -> str:
         return f"{', '.join(self.outputs)}: {self.what}"
@@ -124,7 +134,7 @@ class Measure(HistogramQuery):
         Without the column's type, as far as it is known.
         """
         scales = [*zip(self.changes(*columns), self.bits_of_parts(*columns), strict=True)]
-        claims = [draw.claim for draw in self.shared] or [self.claim] * len(scales)
+        claims = [draw.claim for draw in self.shared for _ in draw.parts] or [self.claim] * len(scales)
         return tuple(
             replace(claim, score_range=claim.score_range * change * 2**bits)
             for claim, (change, bits) in zip(claims, scales, strict=True)
@@ -154,7 +164,8 @@ class Total(Measure):
         return self._drawn(totals, {}, *columns)
 
     def _drawn(self, totals: Sequence[Ints], known: DrawnOnce, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        draws = self.shared or (None,) * len(totals)
+        shared = [part for draw in self.shared for part in draw.parts]
+        draws: Sequence[tuple[SharedDraw, int] | None] = shared or (None,) * len(totals)
         drawn = []
         for draw, total, claim in zip(draws, totals, self.noise(*columns), strict=True):
             found = None if draw is None else known.get(draw)

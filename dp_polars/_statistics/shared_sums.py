@@ -5,102 +5,37 @@ Proof: `docs/proofs/shared-sums.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, exact
-from dp_polars._base.numbers import Floats, Ints
-from dp_polars._bins.binning import OneCode
-from dp_polars._bins.weights import type_in_steps
-from dp_polars._mechanisms.noise import LARGEST_VALUE, check_scale
-from dp_polars._mechanisms.noise_pairs import NoisePair
-from dp_polars._mechanisms.person_weights import ends_of, rounded
 from dp_polars._statistics.averages import Deviation, Mean, Share, Variance
 from dp_polars._statistics.measures import Count, Measure, SharedDraw, Sum, checked
-from dp_polars._statistics.statistic import Asked, CountRule, HistogramQuery
-
-_WIDEST = 62  # bits of whole numbers that 64 bits hold with a sign and a carry
-
-
-@dataclass(frozen=True)
-class CentredSum(Sum):
-    """A sum from the draws of a mean: the distances from the middle of the clipping bounds, and the number of rows."""
-
-    @property
-    def alone(self) -> Sum:  # type: ignore[override]  # a sum of its own has another draw
-        return Sum(
-            self.lower, self.upper, self.step, of_floats=self.of_floats, claim=self.claim, in_parts=self.in_parts
-        )
-
-    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        return CountRule(OneCode(), replace(self.units(*columns), doubled=True)), CountRule(OneCode())
-
-    def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return what one row changes: the sum of distances, in halves of a step, and the count."""
-        return (self.upper - self.lower) / self.known_step(*columns), Fraction(1)
-
-    def units_of_row(self, *columns: pl.DataType) -> tuple[int, ...]:
-        return tuple(map(int, self.changes(*columns)))
-
-    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        for claim in self.noise(*columns):
-            check_scale(claim)
-        return type_in_steps(self.known_step(*columns), *columns, of_floats=self.of_floats)
-
-    def _middle(self, *columns: pl.DataType) -> int:
-        """Return the middle of the bounds, in halves of a step."""
-        return int((self.lower + self.upper) / self.known_step(*columns))
-
-    def of_totals(self, totals: Sequence[Floats], *columns: pl.DataType) -> Floats:
-        """Return sums, of noisy totals in whole units."""
-        distance, count = totals
-        half = float(self.known_step(*columns) / 2)
-        sums: Floats = half * (np.asarray(distance) + self._middle(*columns) * np.asarray(count))
-        return sums
-
-    def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        bits, middle = self.bits_of_parts(*columns), self._middle(*columns)
-        # In parts of 2**−finest halves of a step.
-        finest = max(bits)
-        numbers = [column.to_numpy() for column in drawn]
-        factors = 1 << (finest - bits[0]), middle << (finest - bits[1])
-        largest = sum(int(np.abs(one).max(initial=0)) * abs(by) for one, by in zip(numbers, factors, strict=True))
-        if largest.bit_length() > _WIDEST - 1:
-            numbers = [number.astype(object) for number in numbers]
-        parts = numbers[0] * factors[0] + numbers[1] * factors[1]
-        shown = [rounded(parts, finest + 1)]
-        if beta is not None:
-            bound = self._bound(beta, *columns)
-            shown += ends_of(parts, -int(-bound * 2**finest // 1), finest + 1)
-        return tuple(self.named([_in_64_bits(one)], *columns) for one in shown)
-
-    def _bound(self, beta: float, *columns: pl.DataType) -> float:
-        """Return how far noise moves the sum at most, in halves of a step, but for a probability of beta."""
-        of_sum, of_count = self.noise(*columns)
-        on_sum, on_count = self.bits_of_parts(*columns)
-        return NoisePair.of(of_sum, of_count, (on_sum, on_count)).bound(-self._middle(*columns), beta)
-
-    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return an error in the column's unit, with what rounding to whole steps adds."""
-        return float((self._bound(beta, *columns) + 1) * float(self.known_step(*columns) / 2))
-
-
-def _in_64_bits(numbers: Ints) -> Ints:
-    return np.clip(numbers, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
+from dp_polars._statistics.statistic import Asked, HistogramQuery
+from dp_polars._statistics.two_draws import CentredSum, paired
 
 
 class Part(NamedTuple):
-    """A statistic of a query, with its name, and what tells which rows contribute to it. None: nothing is known."""
+    """A statistic of a query, with its name, what it reads, and what tells which rows contribute to it.
+
+    None: nothing is known of these.
+    """
 
     name: str
+    values: Hashable
     rows: Hashable
     query: HistogramQuery
+
+
+class Drawn(NamedTuple):
+    """A statistic with the draws that it shares, and the place of the one whose column its draws are of."""
+
+    query: HistogramQuery
+    reads: int
 
 
 _Key: TypeAlias = "tuple[Hashable, ...]"
@@ -115,21 +50,28 @@ class _Needs:
     draws: dict[_Key, Fraction]  # in the order of its count rules
 
 
-def with_shared_sums(parts: Sequence[Part], groups: int) -> list[HistogramQuery]:
+@dataclass(frozen=True)
+class _Plan:
+    """Statistics that share all of their draws."""
+
+    places: tuple[int, ...]
+    drawn: tuple[Drawn, ...]
+    needed: Fraction  # the least loss of all draws together at which no statistic is worse than alone
+    losses: Fraction  # the loss that they have
+    errors: tuple[float, ...]  # the mean squared error of each, over that alone
+
+
+def with_shared_sums(parts: Sequence[Part], groups: int) -> list[Drawn]:
     """Return the statistics, with the draws that they share. How they shared any before does not matter.
 
     Statistics share sums if the same rows contribute to them with the same weights, and their losses have one unit. The
     loss of all of them together goes to all of their draws. `groups` is how many public groups there are.
     """
     parts = [part._replace(query=alone(part.query)) for part in parts]
-    found = [part.query for part in parts]
-    for members in _alike(parts):
-        for pool in (members, [place for place in members if not _is_sum(parts[place].query)]):
-            shared = _shared([parts[place] for place in pool], groups)
-            if shared is not None:
-                for place, query in zip(pool, shared, strict=True):
-                    found[place] = query
-                break
+    found = [Drawn(part.query, place) for place, part in enumerate(parts)]
+    for plan in _plans(parts, groups):
+        for place, drawn in zip(plan.places, plan.drawn, strict=True):
+            found[place] = drawn
     return found
 
 
@@ -139,16 +81,70 @@ def part_that_is_needed(parts: Sequence[Part], groups: int) -> list[Fraction]:
     That is the same for all that share sums, and 1 for others. The rest goes to all outputs.
     """
     needed = [Fraction(1)] * len(parts)
-    closed = [part._replace(query=_closed(part.query)) for part in parts]
-    shared = with_shared_sums(closed, groups)
-    for members in _alike(closed):
-        pool = [place for place in members if isinstance(shared[place], Measure) and shared[place].shared]  # type: ignore[attr-defined]
-        if pool and all(parts[place].query.claim._is_open for place in pool):
-            needs = [_needs(closed[place]) for place in pool]
-            factor = sum(_most(needs).values(), Fraction(0)) / _losses(needs)
-            for place in pool:
-                needed[place] = factor
+    closed = [part._replace(query=_closed(alone(part.query))) for part in parts]
+    for plan in _plans(closed, groups):
+        if all(parts[place].query.claim._is_open for place in plan.places):
+            for place in plan.places:
+                needed[place] = plan.needed / plan.losses
     return needed
+
+
+def _plans(parts: Sequence[Part], groups: int) -> Iterator[_Plan]:
+    for members in _alike(parts):
+        ways = [_split(parts, members, groups)]
+        if _may_pair(parts[members[0]].query.claim):
+            ways.append(_in_pairs(parts, members, groups))
+        yield from min(ways, key=lambda way: _weighted_error(parts, members, way))
+
+
+def _weighted_error(parts: Sequence[Part], members: Sequence[int], way: Sequence[_Plan]) -> float:
+    """Return the sum of all errors over those alone, each weighted by its loss."""
+    # A mean that may have a pair of its own, and has none, has twice the squared error of that.
+    errors = {place: 2.0 if _is_worse_without_pair(parts[place].query) else 1.0 for place in members}
+    errors |= {place: error for plan in way for place, error in zip(plan.places, plan.errors, strict=True)}
+    losses = {place: parts[place].query.claim.loss.value for place in members}
+    whole = sum(losses.values())
+    return sum(float(losses[place] / whole) * math.sqrt(error) for place, error in errors.items())
+
+
+def _is_worse_without_pair(query: HistogramQuery) -> bool:
+    return isinstance(query, Mean) and _may_pair(query.claim)
+
+
+def _split(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_Plan]:
+    """Return the plan of one count, and one sum for each clipping bounds: of all statistics, or all but sums."""
+    for pool in (members, [place for place in members if not _is_sum(parts[place].query)]):
+        plan = _shared(parts, pool, groups)
+        if plan is not None:
+            return [plan]
+    return []
+
+
+def _in_pairs(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_Plan]:
+    """Return the plans of one pair of sums for each clipping bounds; one of them also gives the number of rows."""
+    of: dict[_Key, list[int]] = {}
+    counts = []
+    for place in members:
+        query = parts[place].query
+        if isinstance(query, Count):
+            counts.append(place)
+        elif isinstance(query, (Sum, Mean)):
+            of.setdefault((parts[place].values, query.lower, query.upper, query.step), []).append(place)
+    plans: list[_Plan] = []
+    for pool in of.values():
+        no_sums = [place for place in pool if not _is_sum(parts[place].query)]
+        ways = ([*pool, *counts], pool, [*no_sums, *counts], no_sums)
+        plan = next(filter(None, (_paired(parts, sorted(way), groups) for way in ways)), None)
+        if plan is not None:
+            plans.append(plan)
+            counts = [place for place in counts if place not in plan.places]
+    return plans
+
+
+def _may_pair(claim: Claim) -> bool:
+    """Return whether a pair of sums costs less than a sum and a count: one row moves both together as far as one."""
+    is_pure = claim.mechanism == "discrete_laplace" and claim.loss.unit == "epsilon"
+    return is_pure and claim.neighboring_relation == "add_or_remove_one"
 
 
 def alone(query: HistogramQuery) -> HistogramQuery:
@@ -165,6 +161,12 @@ def first_draw(query: Asked) -> Claim:
     return next((draw.claim for draw in draws_shared(query)), query.claim)
 
 
+def whole_claim(query: Asked) -> Claim:
+    """Return the claim of a statistic, or that of its only draw if no other statistic follows from that."""
+    draws = draws_shared(query)
+    return draws[0].claim if len(draws) == 1 and not draws[0].is_shared else query.claim
+
+
 def _closed(query: HistogramQuery) -> HistogramQuery:
     claim = query.claim
     if not isinstance(query, Measure) or claim._loss_weight is None:
@@ -179,17 +181,19 @@ def _is_sum(query: HistogramQuery) -> bool:
 def _alike(parts: Sequence[Part]) -> Iterator[list[int]]:
     """Yield the places of statistics that may share sums."""
     found: dict[Hashable, list[int]] = {}
-    for place, (_, rows, query) in enumerate(parts):
+    for place, (_, _, rows, query) in enumerate(parts):
         claim = query.claim
         is_of_rows = type(query) in _KINDS and getattr(query, "counted", "rows") in ("rows", "values")
         if rows is not None and is_of_rows and not claim._is_open:
             assert isinstance(query, Measure)
             key = (rows, query.in_parts, claim.mechanism, claim.loss.unit, claim._is_asked)
             found.setdefault(key, []).append(place)
-    yield from (members for members in found.values() if len(members) > 1)
+    yield from found.values()
 
 
 _KINDS = (Count, Sum, Mean, Share, Variance, Deviation)
+# A sum and a count at this part of the loss of a pair give a mean with no larger squared error: √½, rounded up.
+_OF_PAIR = Fraction(5, 7)
 
 
 def _needs(part: Part) -> _Needs:
@@ -197,12 +201,13 @@ def _needs(part: Part) -> _Needs:
     if isinstance(query, Count):
         return _Needs(part, {_COUNT: loss})
     assert isinstance(query, (Sum, Mean, Variance))
-    distances: _Key = ("distances", query.lower, query.upper, query.step)
+    distances: _Key = ("distances", part.values, query.lower, query.upper, query.step)
     if isinstance(query, Variance):
         squares: _Key = ("squares", *distances[1:])
         return _Needs(part, dict.fromkeys([distances, squares, _COUNT], loss / 3))
     if isinstance(query, Mean):
-        return _Needs(part, dict.fromkeys([distances, _COUNT], loss / 2))
+        of_each = _OF_PAIR if _is_worse_without_pair(query) else Fraction(1, 2)
+        return _Needs(part, dict.fromkeys([distances, _COUNT], loss * of_each))
     # Scales add up at most to that of the sum, and squared deviations are as large.
     half, middle = (query.upper - query.lower) / 2, abs(query.upper + query.lower) / 2
     if query.claim._has_epsilon:
@@ -222,15 +227,15 @@ def _losses(needs: Sequence[_Needs]) -> Fraction:
     return sum((one.part.query.claim.loss.value for one in needs), Fraction(0))
 
 
-def _shared(parts: Sequence[Part], groups: int) -> list[HistogramQuery] | None:
+def _shared(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan | None:
     """Return statistics that share all of their draws; None if that would make one of them worse, or nothing shared."""
-    needs = [_needs(part) for part in parts]
+    needs = [_needs(parts[place]) for place in places]
     most, losses = _most(needs), _losses(needs)
     used = [key for one in needs for key in one.draws]
-    if len(parts) < 2 or len(used) == len(most) or sum(most.values()) > losses or not all(most.values()):
+    if len(places) < 2 or len(used) == len(most) or sum(most.values()) > losses or not all(most.values()):
         return None
-    factor = losses / sum(most.values(), Fraction(0))
-    draws = {}
+    needed = sum(most.values(), Fraction(0))
+    factor, draws = losses / needed, {}
     for key, loss in most.items():
         names = tuple(one.part.name for one in needs if key in one.draws)
         user = next(one.part.query for one in needs if key in one.draws)
@@ -239,9 +244,65 @@ def _shared(parts: Sequence[Part], groups: int) -> list[HistogramQuery] | None:
         shared = [_with_draws(one.part.query, tuple(draws[key] for key in one.draws)) for one in needs]
     except ValueError:  # halves of a step, which a sum alone does not need, would leave 64 bits
         return None
-    return (
-        shared if all(_is_no_worse(one.part.query, query) for one, query in zip(needs, shared, strict=True)) else None
-    )
+    if not all(_is_no_worse(one.part.query, query) for one, query in zip(needs, shared, strict=True)):
+        return None
+    errors = tuple(_error_of_split(one, {key: most[key] * factor for key in one.draws}) for one in needs)
+    return _Plan(tuple(places), tuple(map(Drawn, shared, places)), needed, losses, errors)
+
+
+def _error_of_split(one: _Needs, losses: dict[_Key, Fraction]) -> float:
+    """Return the mean squared error of a statistic over that alone, the larger one of all that it may be."""
+    query, loss = one.part.query, one.part.query.claim.loss.value
+    scales = [float(loss / of_draw) ** 2 if of_draw else 0.0 for of_draw in losses.values()]
+    if isinstance(query, Variance):
+        return max(scales) / 9
+    if isinstance(query, Mean):  # from the middle of the bounds to an end
+        return max(scales[0] / 2, sum(scales) / 4) if _may_pair(query.claim) else max(scales) / 4
+    if isinstance(query, Sum):
+        half, middle = float(query.upper - query.lower) / 2, float(query.upper + query.lower) / 2
+        return (half**2 * scales[0] + middle**2 * scales[1]) / float(query.largest) ** 2
+    return scales[0]
+
+
+def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan | None:
+    """Return statistics that follow from one pair of sums; None if that would make one of them worse."""
+    of = [parts[place] for place in places]
+    reads = next((place for place in places if isinstance(parts[place].query, (Sum, Mean))), None)
+    if reads is None or (len(of) < 2 and not isinstance(parts[reads].query, Mean)):
+        return None
+    values = parts[reads].query
+    assert isinstance(values, (Sum, Mean))
+    losses, needed = Fraction(0), Fraction(0)
+    for part in of:
+        loss = part.query.claim.loss.value
+        losses, needed = losses + loss, max(needed, loss * _pairs_needed(part.query))
+    if needed > losses:
+        return None
+    what = f"sums of distances from {exact(values.lower)} and from {exact(values.upper)}"
+    draw = SharedDraw(_claim(values, _COUNT, losses, groups), what, tuple(part.name for part in of), sums=2)
+    try:
+        shared = [checked(paired(part.query, draw, values)) for part in of]  # type: ignore[arg-type]
+    except ValueError:  # distances, which a sum or a count alone does not need, would leave 64 bits
+        return None
+    errors = tuple(_error_of_pair(part.query, losses) for part in of)
+    return _Plan(tuple(places), tuple(Drawn(query, reads) for query in shared), needed, losses, errors)
+
+
+def _pairs_needed(query: HistogramQuery) -> Fraction:
+    """Return which part of its own loss a pair must have at least, so that a statistic is no worse than alone."""
+    if isinstance(query, Count):
+        return Fraction(2)
+    return (abs(query.lower) + abs(query.upper)) / query.largest if isinstance(query, Sum) else Fraction(1)
+
+
+def _error_of_pair(query: HistogramQuery, losses: Fraction) -> float:
+    """Return the mean squared error of a statistic over that alone."""
+    scale = float(query.claim.loss.value / losses) ** 2
+    if isinstance(query, Count):
+        return 2 * scale
+    if isinstance(query, Sum):
+        return scale * float(query.lower**2 + query.upper**2) / float(query.largest) ** 2
+    return scale
 
 
 def _claim(user: HistogramQuery, key: _Key, loss: Fraction, groups: int) -> Claim:
@@ -259,7 +320,7 @@ def _claim(user: HistogramQuery, key: _Key, loss: Fraction, groups: int) -> Clai
 def _in_words(key: _Key) -> str:
     if key == _COUNT:
         return "number of rows"
-    kind, lower, upper, _ = key
+    kind, _, lower, upper, _ = key
     return f"sum of {kind} from the middle of {exact(lower)} and {exact(upper)}"  # type: ignore[arg-type]
 
 
@@ -281,8 +342,8 @@ def _is_no_worse(apart: HistogramQuery, shared: HistogramQuery) -> bool:
         return all(new.rate >= old.rate for old, new in zip(before, after, strict=True))
     units = [Fraction(1, 2**bits) for bits in shared.bits_of_parts()]
     (old,), (old_unit,) = (1 / claim.rate for claim in before), (Fraction(1, 2**bits) for bits in apart.bits_of_parts())
-    distances, counts = (unit / claim.rate for unit, claim in zip(units, after, strict=True))
-    pair = distances / 2, abs(shared._middle()) * counts / 2  # in whole steps
+    noises = (unit / claim.rate for unit, claim in zip(units, after, strict=True))
+    pair = [abs(by) * noise for by, noise in zip(shared.coefficients(), noises, strict=True)]  # in whole steps
     if shared.claim._has_epsilon:
         return sum(pair) <= old * old_unit
     return pair[0] ** 2 + pair[1] ** 2 <= (old * old_unit) ** 2

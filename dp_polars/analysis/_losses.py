@@ -22,11 +22,12 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram, Runs, Slots
 from dp_polars._mechanisms.noise import check_scale
-from dp_polars._statistics.averages import Mean
+from dp_polars._statistics.averages import Average, Mean
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import FirstAbove
 from dp_polars._statistics.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
 from dp_polars._statistics.statistic import Columns, HistogramQuery, ListQuery
+from dp_polars._statistics.two_draws import PairedMean
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
 from dp_polars.analysis._simulation import no_law, public_table, request_of
@@ -124,7 +125,7 @@ def loss_for(
     for output in work.outputs:
         parts = [histograms[n] for n in output.specs]
         chances, digits = _chances(output.query, output.types, parts, reach.get(output.name, Fraction(0)))
-        with_truth = np.flatnonzero(_has_truth(output.query, output.types, parts[-1]))
+        with_truth = np.flatnonzero(_has_truth(output.query, output.types, parts))
         losses.append(_smallest_loss(output.query.claim, chances, with_truth, needed, often, digits))
     return pl.DataFrame(
         {
@@ -183,9 +184,12 @@ def _smallest_loss(
     return float(loss_at(low + 1 + bisect_left(range(low + 1, high), True, key=is_enough), digits))
 
 
-def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArray[np.bool_]:
+def _has_truth(query: HistogramQuery, types: Columns, parts: Sequence[Histogram]) -> NDArray[np.bool_]:
+    rows = parts[-1]
     if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
         return np.ones(len(rows.sizes), bool)
+    if isinstance(query, Average):
+        return query.rows_of([totals_of(part) for part in parts], *types) > 0
     return np.asarray((query.scored(rows, *types) if isinstance(query, Choice) else rows).totals > 0)
 
 
@@ -204,7 +208,9 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
         step = 1 if isinstance(query, ValueCounts) else query.answer_step(*types)
         law = partial(_of_noise, types=types, most=math.floor(within / step))
     elif isinstance(query, Total):
-        of_totals: Callable[..., Floats] = _of_mean if isinstance(query, Mean) else _of_draws
+        of_totals: Callable[..., Floats] = _of_draws
+        if isinstance(query, Mean):
+            of_totals = _of_pair if isinstance(query, PairedMean) else _of_mean
         law = partial(of_totals, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
         raise no_law(query)
@@ -283,6 +289,31 @@ def _of_mean(statistic: Mean, types: Columns, totals: list[Ints], within: float)
         above = np.where(mean + within >= high, np.inf, np.floor(noise_at(mean + within) + _ROUNDING))
         below = np.where(mean - within <= low, -np.inf, np.ceil(noise_at(mean - within) - _ROUNDING) - 1)
         chances[first:last] = (noisy.up_to(above) - noisy.up_to(below)) @ shares
+    return chances
+
+
+def _of_pair(statistic: PairedMean, types: Columns, totals: list[Ints], within: float) -> Floats:
+    """Return how probable a near mean is: for each noisy second sum, the mean grows with the noise of the first."""
+    (claim, _), (bits, _) = statistic.noise(*types), statistic.bits_of_parts(*types)
+    noisy, (off, shares) = NoiseLaw(claim), _simulated.cells_of_noise(claim, bits)
+    low, high = statistic.ends
+    middle, half, width = (low + high) / 2, (high - low) / 2, int(statistic.changes(*types)[0])
+    first, second = (np.ldexp(total, -bits) for total in totals)
+    true = statistic.of_totals([first, second], *types)
+    chances = np.empty(len(true))
+    for begin, end in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
+        one, other, mean = (values[begin:end, None] for values in (first, second, true))
+
+        def noise_at(mean: Any, one: Any = one, other: Any = other) -> Floats:  # noqa: ANN401
+            with np.errstate(divide="ignore", invalid="ignore"):
+                of_both = (other + off) * 2 * half / (half + middle - mean)  # both sums, if they are of a row or more
+            difference = (mean - middle) / half
+            both = np.where(of_both >= width, of_both * (1 + difference) / 2, other + off + difference * width)
+            return np.asarray(np.ldexp(both - one, bits))
+
+        above = np.where(mean + within >= high, np.inf, np.floor(noise_at(mean + within) + _ROUNDING))
+        below = np.where(mean - within <= low, -np.inf, np.ceil(noise_at(mean - within) - _ROUNDING) - 1)
+        chances[begin:end] = (noisy.up_to(above) - noisy.up_to(below)) @ shares
     return chances
 
 

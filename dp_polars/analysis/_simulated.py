@@ -29,8 +29,8 @@ from dp_polars._statistics.averages import Average, Mean
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import FirstAbove, own_sensitivities
 from dp_polars._statistics.measures import Multiple, Total, ValueCounts
-from dp_polars._statistics.shared_sums import CentredSum
 from dp_polars._statistics.statistic import Columns, ListQuery, Mistakes
+from dp_polars._statistics.two_draws import Combined, Paired
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
 # Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
@@ -423,8 +423,8 @@ def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: S
     `truly`, `bounded`: for each histogram, the sum of weights of each group in whole units, shape (g,): of all rows,
         and of what counts. Those of an average may be floats.
     """
-    if isinstance(statistic, CentredSum):
-        return _law_of_centred_sum(statistic, types, truly, bounded)
+    if isinstance(statistic, Combined):
+        return _law_of_combined(statistic, types, truly, bounded)
     if isinstance(statistic, Multiple):
         return law_of_numbers(statistic, types, truly[0], bounded[0])
     if not isinstance(statistic, Average):
@@ -436,13 +436,15 @@ def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: S
         claims, true = asked.noise(*types), asked.of_totals(truly, *types)
         for noise in claims:
             check_scale(noise)
-        of_group = _of_mean(asked, types) if isinstance(asked, Mean) else _of_average(asked, types)
+        is_of_two = isinstance(asked, Mean) and not isinstance(asked, Paired)  # a sum and a count
+        of_group = _of_mean(asked, types) if is_of_two else _of_average(asked, types)  # type: ignore[arg-type]
         ends, errors = np.empty((len(true), 2)), np.empty(len(true))
         for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
             ends[group], errors[group] = of_group(totals, true[group])
         unknown = pl.Series([None] * len(true), dtype=pl.Float64)
         columns = {"true_answer": true, "probability_true": unknown, "expected_error": errors}
-        return _law_of_groups(columns | {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}, truly[-1] > 0)
+        columns |= {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}
+        return _law_of_groups(columns, asked.rows_of(truly, *types) > 0)
 
     return law
 
@@ -473,15 +475,15 @@ def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Int
     return law
 
 
-def _law_of_centred_sum(statistic: CentredSum, types: Columns, truly: Sequence[Any], bounded: Sequence[Any]) -> Law:
-    """Return what gives the law of a sum that follows from the draws of a mean, from all combinations of their noise.
+def _law_of_combined(statistic: Combined, types: Columns, truly: Sequence[Any], bounded: Sequence[Any]) -> Law:
+    """Return what gives the law of a number that follows from two draws, from all combinations of their noise.
 
     It is in the unit of its answers, and the noise is the same in all groups.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked, step = statistic.with_claim(claim), float(statistic.known_step(*types))
-        if not isinstance(asked, CentredSum):  # at another loss it is alone
+        asked, step = statistic.with_claim(claim), float(statistic.answer_step(*types))
+        if not isinstance(asked, Combined):  # at another loss it is alone
             in_steps = (np.rint(statistic.of_totals(one, *types) / step).astype(np.int64) for one in (truly, bounded))
             return law_of_numbers(asked, types, *in_steps)(claim)
         (distances, of_distances), (counts, of_counts) = (

@@ -33,8 +33,8 @@ from dp_polars._statistics.averages import Average
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._statistics.measures import Total, ValueCounts, totals_of
-from dp_polars._statistics.shared_sums import CentredSum
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, ListQuery, Query
+from dp_polars._statistics.two_draws import Combined
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._simulated import Histograms, Law
 
@@ -290,7 +290,7 @@ def _output(
     elif isinstance(query, Total):
         number = len(query.changes())
         truly, bounded = ([totals_of(one) for one in side] for side in zip(*parts[:number], strict=True))
-        if isinstance(query, (Average, CentredSum)):
+        if isinstance(query, (Average, Combined)):
             weighed = zip(in_parts[:number], bits, strict=False)
             bounded = [np.ldexp(totals_of(one.bounded), -bit) for one, bit in weighed]
         law = _simulated.law_of_total(query, types, truly, bounded)

@@ -916,6 +916,7 @@ class Conformance:
         frame = pl.DataFrame(rows, schema=["p", "k", "x"], orient="row").sample(fraction=1, shuffle=True, seed=2)
         ends = {"a": (1, 3), "b": (-5, 2), "c": (-2, -1), "d": (-100, 100)}
         query = protected({"k": range(4)}, max_rows=1).agg(**{name: dpp.sum("x", -3, 3, epsilon=1) for name in ends})
+        query = alone(query)
         changes = []
         for name, each in ends.items():
             (rule,) = next(ask for ask in query._asks if ask.name == name).query.count_rules(pl.Int64())
@@ -985,17 +986,36 @@ class Conformance:
     def test_each_shared_sum_is_drawn_once(self, bounds):
         """With much noise: a sum is the mean times the number of rows, and two counts of one column are one draw."""
         frame = pl.DataFrame({"p": [i // 24 for i in range(2400)], "g": [i % 8 for i in range(2400)]})
-        query = protected({"g": range(8)}, **(bounds or {"unit": None})).agg(
-            rows=dpp.count("g", epsilon=1),
-            again=dpp.count("g", epsilon=1),
-            total=dpp.sum("g", -20, 30, epsilon=1),
-            mean=dpp.mean("g", -20, 30, epsilon=1),
+        for loss, draws in (({"epsilon": 1}, 1), ({"rho": Fraction(1, 8)}, 2)):  # a pair; a sum and a count
+            query = protected({"g": range(8)}, **(bounds or {"unit": None})).agg(
+                rows=dpp.count("g", **loss),
+                again=dpp.count("g", **loss),
+                total=dpp.sum("g", -20, 30, **loss),
+                mean=dpp.mean("g", -20, 30, **loss),
+            )
+            assert len(query._request.claims) == draws
+            released = self.to_polars(release_by(query, self.make(frame)))
+            assert released["rows"].to_list() == released["again"].to_list()
+            off = released.select((pl.col("total") - pl.col("mean") * pl.col("rows")).abs().max()).item()
+            assert off <= 0.5 + 30 / 2 + 1e-6  # the number of rows, and the sum, are rounded to whole ones
+
+    def test_a_pair_of_sums_is_of_the_clipped_values_of_rows_with_one(self):
+        """With next to no noise: numbers of rows, sums and means of integers, some of which are null."""
+        frame = pl.DataFrame({"p": range(600), "g": [i % 3 for i in range(600)], "x": [i % 41 - 8 for i in range(600)]})
+        frame = frame.with_columns(x=pl.when(pl.col("p") % 7 > 0).then("x"))
+        loss = {"epsilon": 10**9}
+        query = protected({"g": range(3)}, unit=None).agg(
+            rows=dpp.count("x", **loss),
+            total=dpp.sum("x", -3, 20, step=1, **loss),
+            mean=dpp.mean("x", -3, 20, step=1, **loss),
         )
-        assert len(query._request.claims) == 2
-        released = self.to_polars(release_by(query, self.make(frame)))
-        assert released["rows"].to_list() == released["again"].to_list()
-        off = released.select((pl.col("total") - pl.col("mean") * pl.col("rows")).abs().max()).item()
-        assert off <= 0.5 + 30 / 2 + 1e-6  # the number of rows, and the sum, are rounded to whole ones
+        assert [draw.sums for ask in query._asks for draw in ask.query.shared] == [2, 2, 2]
+        released = self.to_polars(release_by(query, self.make(frame))).sort("g")
+        clipped = frame.drop_nulls().with_columns(pl.col("x").clip(-3, 20)).group_by("g").agg(
+            rows=pl.len(), total=pl.sum("x"), mean=pl.mean("x")
+        )  # fmt: skip
+        for name in ("rows", "total", "mean"):
+            assert released[name].to_list() == pytest.approx(clipped.sort("g")[name].to_list(), rel=1e-12)
 
     # --- Public values ---
 

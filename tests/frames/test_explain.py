@@ -163,7 +163,7 @@ def test_a_note_says_what_matters_in_its_first_32_characters():
         "One joint draw, for k >= 5: on e": note(X.dp.top_k(6, range(8), **loss), max_groups=36),
         "Clips a person's total to 0 … 2.": note(totals, max_groups=36),
         "No row is dropped. The error is ": note(dpp.n_people(**loss), max_groups=36),
-        "1,000 rows: ±0.00738; 100: ±0.07": note(X.dp.mean(0, 1, step=1, epsilon=9), max_rows=9),
+        "1,000 rows: ±0.00369; 100: ±0.03": note(X.dp.mean(0, 1, step=1, epsilon=9), max_rows=9),
         "error_95 is for 500 rows or more": note(X.dp.mean(0, 1, within=0.1, rows=500, step=1), max_rows=9),
     }
     assert [said[:32] for said in notes.values()] == list(notes)

@@ -171,8 +171,8 @@ def test_losses_of_mixtures():
     gaussian = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, rho=1))
     assert str(gaussian.loss) == "rho=2"
     mixed = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, epsilon=1), c=dpp.len(epsilon=1))
-    # Two rows in one group; a mean is two draws of half of that.
-    exact = 1 + 2 * pure_rho(Fraction(1, 2)) + pure_rho(1)
+    # Two rows in one group; the pair of a mean costs as a number of rows does.
+    exact = 1 + pure_rho(1) + pure_rho(1)
     assert exact <= mixed.loss.value <= exact * (1 + Fraction(1, 2**90))
     assert mixed.loss.unit == "rho"
     laplace = protected.agg(a=dpp.len(rho=1, mechanism="discrete_laplace"), b=dpp.len(epsilon=1))
@@ -227,7 +227,8 @@ def test_histograms_are_shared():
     assert specs(a=count, b=dpp.count("x", epsilon=2)) == 1
     assert specs(a=count, b=dpp.count("x", rho=1)) == 2  # weights follow from another norm
     assert specs(a=dpp.mode("x", [1, 3], epsilon=1), b=dpp.mode("x", [1, 3], rho=1)) == 1
-    assert specs(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 5, epsilon=2)) == 1
+    assert specs(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 5, epsilon=2)) == 2  # a pair
+    assert specs(a=dpp.sum("x", -5, 5, epsilon=1), b=dpp.sum("x", -5, 5, epsilon=Fraction(1, 2))) == 1
     assert specs(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 6, epsilon=1)) == 2
     assert specs(a=dpp.sum("x", 0, 6, epsilon=1), b=dpp.sum("x", 0, 6, step=2, epsilon=1)) == 2
     assert specs(a=count, b=dpp.count("cost", epsilon=1), c=dpp.len(epsilon=1)) == 3

@@ -18,6 +18,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.staged import FoundLimits, StagedRequest
 from tests.helpers.needs import need
+from tests.helpers.noised import record
 from tests.helpers.reference import law
 from tests.helpers.refusals import refusals, refused
 from tests.registry import RELATIONS
@@ -424,3 +425,66 @@ def test_whatever_bounds_are_found_they_fit_the_column(dtype, step):
             for bounded in request._with(found, work).asks:
                 bounded.query.answer_type(rows.schema["x"])
                 bounded.query.count_rules(rows.schema["x"])
+
+
+# --- Shared sums ------------------------------------------------------------------------------------------------------
+
+
+def of_days(private, **more):
+    asked = {
+        "rows": dpp.count("days"),
+        "total": pl.col("days").dp.sum(-3, 60),
+        "mean": pl.col("days").dp.mean(-3, 60),
+    }
+    return private.group_by(KEYS).agg(people=dpp.n_people(), **asked, **more)
+
+
+def draws_of(request):
+    """The names of the outputs, the loss and the limits of each draw that outputs share, or have of their own."""
+    asks = [ask for ask in request.asks if getattr(ask.query, "shared", ())]
+    return {draw.outputs: draw.claim for ask in asks for draw in ask.query.shared}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
+def test_outputs_share_sums_whatever_limit_is_found(loss, relation):
+    """How they share their losses is fixed before; each draw that is made then costs what is charged at most."""
+    (unit,) = loss
+    frame = visits().lazy().dp.protect("p", neighboring_relation=relation)
+    query = of_days(frame, cost=pl.col("cost").dp.mean()).scaled_to(**loss)
+    request = query._request
+    planned = draws_of(request)
+    number = {("epsilon", "add_or_remove_one"): 1, ("epsilon", "replace_one"): 0}.get((unit, relation), 2)
+    assert len(planned) == number
+    assert all("cost" not in names for names in planned)  # its clipping bounds are found, too
+    losses = sum(claim.loss.value for claim in request.claims)
+    assert losses == query.loss.value == sum(ask.query.claim.loss.value for ask in request.every)
+    assert {text for text, _ in request.charged if "rows, total, mean" in text} or not planned
+    work = request.bind(query._public_engine)
+    other = "rho" if unit == "epsilon" else None
+    for place in (0, 3, -1):
+        found = request._with(
+            [choice.query.values[min(place, len(choice.query.values) - 1)] for choice in request.choices], work
+        )
+        made = draws_of(found)
+        assert {names: claim.loss for names, claim in made.items()} == {
+            names: claim.loss for names, claim in planned.items()
+        }
+        if other:
+            charged = {text: claim.cost("rho") for text, claim in request.charged}
+            for ask in found.asks:
+                for draw in getattr(ask.query, "shared", ()):
+                    assert draw.claim.cost("rho") <= charged[str(draw)]
+    released = query.release(intervals=True)
+    assert released.columns[:2] == ["g", "people"]
+    assert released.height == 3
+
+
+def test_a_release_in_stages_draws_each_sum_once(monkeypatch):
+    drawn = record(monkeypatch)
+    query = of_days(visits().lazy().dp.protect("p")).scaled_to(epsilon=1)
+    released = query.release()
+    # The number of people beyond the limit, the people, and two sums for three statistics.
+    numbers = [one for one in drawn if len(one.values) == 3]
+    assert len(numbers) == 3
+    assert released["total"].to_list() == pytest.approx((released["mean"] * released["rows"]).to_list(), abs=40)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._statistics import shared_sums
 
 if TYPE_CHECKING:
     from dp_polars._release.request import Request
@@ -12,4 +14,5 @@ if TYPE_CHECKING:
 
 def alone(query: PrivateQuery) -> PrivateQuery:
     request: Request = query._request  # type: ignore[assignment]  # of columns
-    return PrivateQuery(request.alone, query._source, query.budget)
+    asks = tuple(replace(ask, query=shared_sums.alone(ask.query)) for ask in request.asks)
+    return PrivateQuery(replace(request, asks=asks), query._source, query.budget)

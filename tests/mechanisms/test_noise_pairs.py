@@ -146,3 +146,32 @@ def test_ends_are_where_noise_is_as_large_as_what_was_drawn():
                 assert least > most or most - least < 0.0036
                 empty += 1
         assert 0 < empty < 400
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(2), Fraction(7)], ids=str)
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (0, 1), (1, 0), (3, 1), (2, 9), (70, 10), (0, 60)])
+def test_the_true_part_is_between_the_ends(first, second, scale):
+    """Exactly: by all pairs of noise. Its ends are where noise is as large as what was drawn."""
+    pair, x, y, law = pair_of(scale, scale, "epsilon")
+    one, other = (numbers.ravel().astype(float) for numbers in np.broadcast_arrays(first + x, second + y))
+    low, high = pair.parts(one, other, 0.05)
+    for true in (first / (first + second),) if first + second else (0.0, 0.3, 1.0):
+        inside = law.ravel()[(low <= true) & (true <= high)].sum()
+        assert 0.95 <= inside < 0.9999
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+    grid = np.linspace(0, 1, 1001)
+    rng = np.random.default_rng(3)
+    for place in rng.choice(len(one), 200, p=law.ravel()):
+        allowed = grid[pair.may_be((1 - grid) * one[place] - grid * other[place], grid, 0.05, 1 - grid)]
+        if len(allowed):
+            assert allowed[0] - 0.001 <= low[place] <= allowed[0] + 1e-9
+            assert allowed[-1] - 1e-9 <= high[place] <= allowed[-1] + 0.001
+
+
+def test_the_bound_of_a_pair_is_convex():
+    """In the part: so what lies on one side of noise is one stretch."""
+    pair = NoisePair(True, (1.0, 1.0), (0.0, 0.0))
+    for beta in (0.05, 0.001):
+        bounds = np.array([pair.bound(v, beta, 1 - v) for v in np.linspace(0, 1, 201)])
+        assert (np.diff(bounds, 2) > -1e-9).all()

@@ -12,6 +12,7 @@ _intervals = of("statistics/test_intervals.py")
 _sums = of("statistics/test_sums.py")
 _shared_sums = of("statistics/test_shared_sums.py")
 _noise_pairs = of("mechanisms/test_noise_pairs.py")
+_pairs = of("statistics/test_sum_pairs.py")
 _numbers = of("privacy/test_numbers.py")
 _histograms = of("mechanisms/test_scores.py")
 _guaranteed = of("frames/test_guarantees.py")
@@ -26,18 +27,34 @@ MUTANTS = [
     # --- Sums that statistics share
     _shared_sums("Total._drawn", "None if draw is None else known.get(draw)", "None",
         "each statistic draws a sum anew, and one draw is charged", "::test_draws_are_of_the_right_sums"),
-    _shared_sums("AnyRequest.charged", "draws_shared(ask.query) or (None,)", "draws_shared(ask.query)[:1] or (None,)",
-        "of the draws of each statistic only the first is charged", "::test_each_draw_is_charged_once"),
+    _shared_sums("AnyRequest.charged", "found[draw] = str(draw), self._charged_as(ask, draw.claim)",
+        "found[place] = str(draw), self._charged_as(ask, draw.claim)",
+        "of the draws of each statistic only one is charged", "::test_each_draw_is_charged_once"),
     _shared_sums("_is_no_worse", "new.rate >= old.rate", "True",
         "a mean that shares its draws has more noise than alone", "::test_nothing_is_worse_than_alone"),
     _numbers("_statistics/shared_sums:_claim", "Fraction(-1)", "Fraction(0)",
         "one who takes the place of another moves a sum of distances by half of what is charged",
         "-k 'share_sums and replace_one'"),
-    _shared_sums("CentredSum.presented", "largest.bit_length() > _WIDEST - 1", "False",
+    _shared_sums("Combined.presented", "2 * (largest + off) + unit >= 1 << _WIDEST", "False",
         "sums of many rows with wide bounds overflow", "::test_wide_sums_do_not_leave_64_bits"),
+    # --- Pairs of sums
+    _pairs("_may_pair", 'claim.neighboring_relation == "add_or_remove_one"', "True",
+        "a row in the place of another moves a pair by twice what is charged",
+        "::test_pairs_are_for_pure_losses_of_rows_that_come_or_go"),
+    _pairs("_pairs_needed", "Fraction(2)", "Fraction(1)", "a number of rows from a pair has more noise than alone",
+        "::test_nothing_is_worse_than_alone"),
+    of("privacy/test_sum_pairs.py")("Paired.changes", "(self._width(*columns),) * 2", "(self._width(*columns) / 2,) * 2",
+        "both sums of a pair get half of the noise that they are charged for",
+        "::test_a_pair_costs_what_its_statistics_pay"),
+    of("privacy/test_sum_pairs.py")("Clamping.of_sums", "rows * constant(high) - sums", "rows * constant(2 * high) - sums",
+        "the second sum of a pair moves by more than it may", "::test_a_pair_costs_what_its_statistics_pay"),
+    _pairs("PairedMean.error_among", "beta / 2", "beta * 4", "a mean is further off than is said",
+        "::test_a_mean_is_within_its_error"),
+    _noise_pairs("NoisePair.parts", "off = (1 - v) * first - v * second", "off = first - v * second",
+        "the interval of a mean from a pair is that of another mean", "::test_the_true_part_is_between_the_ends"),
     # --- Intervals of means
-    _noise_pairs("NoisePair.may_be", "_tail_of_laplace(far, self.scales[0], by * self.scales[1])",
-        "_tail_of_laplace(far, self.scales[0], 0 * by)", "intervals of means forget the noise of the number of rows",
+    _noise_pairs("NoisePair.may_be", "_tail_of_laplace(far, times * self.scales[0], by * self.scales[1])",
+        "_tail_of_laplace(far, times * self.scales[0], 0 * by)", "intervals of means forget the noise of the number of rows",
         "::test_the_true_quotient_is_between_the_ends"),
     _noise_pairs("_slack_of_laplace", "1 - scale * math.log(2 / (1 + math.exp(-1 / scale)))", "0.0",
         "whole numbers of noise pass their bound too often", "::test_whole_numbers_are_near_a_continuous_variable"),
@@ -88,7 +105,7 @@ MUTANTS = [
     _sums("Clamping.weigh", "np.clip(self._units(columns[self.column], low, high), low, high)",
         "self._units(columns[self.column], low, high)", "values beyond the bounds count in full",
         "::test_integers_become_their_nearest_steps_exactly"),
-    _sums("Clamping.of_units", "sum(self.ends)", "self.ends[0]", "a mean adds up distances from the wrong middle",
+    _sums("Clamping.of_units", "constant(low + high)", "constant(low)", "a mean adds up distances from the wrong middle",
         "::test_ties_go_to_even_and_bounds_are_kept"),
     _sums("Clamping.largest", "max(abs(self.lower), abs(self.upper))", "abs(self.upper)",
         "the largest weight forgets negative bounds", "::test_types"),

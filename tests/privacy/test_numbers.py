@@ -333,7 +333,7 @@ def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
 
 def noised(monkeypatch, rows):
     drawn = record(monkeypatch)
-    query = dpp.protect("person", max_rows=1).agg(pl.col("x").dp.mean(-4, 3, epsilon=EPSILON))
+    query = alone(dpp.protect("person", max_rows=1).agg(pl.col("x").dp.mean(-4, 3, epsilon=EPSILON)))
     query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
     return list(drawn)
 

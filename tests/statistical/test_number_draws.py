@@ -105,6 +105,24 @@ def test_private_frames_have_the_exact_law(people, mechanism):
     assert released[Fraction(1)]["mean"].n_unique() > (0 if people else LAST)
 
 
+def test_pairs_follow_their_law():
+    """Both sums of a pair, which a sum from 0 to 1 and a number of rows show: each has noise of its own."""
+    far = 3
+
+    def draw(factor):
+        loss = {"epsilon": Fraction(1, 4) * factor}
+        private = FRAME.lazy().dp.protect(None).group_by({"g": range(DRAWS)})
+        query = private.agg(rows=dpp.count(pl.col("x") - 3, **loss), ones=dpp.sum(pl.col("x") - 3, 0, 1, **loss))
+        assert len(query._request.claims) == 1
+        found = query.release()
+        first = np.clip(found["ones"].to_numpy() - 1, -far, far) + far
+        second = np.clip((found["rows"] - found["ones"]).to_numpy() - 1, -far, far) + far
+        return first * (2 * far + 1) + second
+
+    one = noise_law(2, "discrete_laplace", last=far)  # both pay: ε = 1/2
+    check_sampler(draw, np.outer(one, one).ravel())
+
+
 @pytest.mark.parametrize("on", ["expression", "frame"])
 def test_too_few_is_one_more_candidate_of_a_constant_score(on, mechanism):
     frame = FRAME.with_columns(person=pl.int_range(pl.len()))
