@@ -523,7 +523,9 @@ class Request(AnyRequest[HistogramQuery]):
     @property
     def needed(self) -> list[Fraction]:
         """How much of its part of a loss each output without a loss needs, since some share sums."""
-        return part_that_is_needed(self._parts(self.asks), self.groups) if self.shares_sums else super().needed
+        if not self.shares_sums:
+            return [Fraction(1)] * len(self.asks)
+        return part_that_is_needed(self._parts(self.asks), self.groups)
 
     @property
     def about(self) -> str:

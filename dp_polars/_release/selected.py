@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
@@ -142,14 +141,8 @@ class SelectingRequest(StagedRequest):
     def found_first(self) -> tuple[Ask[Any], ...]:
         return *self._before, *super().found_first
 
-    @cached_property
-    def charged(self) -> tuple[tuple[str, Claim], ...]:
-        if self.planned is not None:
-            return self.planned.charged
-        return *((str(ask), at_worst(ask.query.claim)) for ask in self._before), *super().charged
-
-    def _worst(self, ask: Ask[HistogramQuery]) -> Claim:
-        return at_worst(ask.query.claim)
+    def _charged_as(self, ask: Ask[Any], claim: Claim) -> Claim:
+        return claim if ask in self.choices else at_worst(claim)
 
     def typed(self, engine: Engine[Any] | None) -> list[tuple[Ask[Any], Columns]]:
         return [*((ask, ()) for ask in self._before), *super().typed(engine)]
@@ -220,7 +213,7 @@ class SelectingRequest(StagedRequest):
 
     def _for_groups(self) -> Self:
         """Return the request with the rates and rules that the same losses pay for in this number of groups."""
-        request = replace(self, asks=tuple(self._bounded(ask) for ask in self.asks))
+        request = replace(self, asks=tuple(self._shared([self._bounded(ask) for ask in self.asks])))
         return request._ruled() if self.sets else request
 
     # --- Words ------------------------------------------------------------------------------------------------------

@@ -298,7 +298,7 @@ class StagedRequest(Request):
 
     @property
     def needed(self) -> list[Fraction]:
-        return [Fraction(1)] * len(self.choices) + super().needed
+        return [Fraction(1)] * len(self.found_first) + super().needed
 
     def _name_at(self, place: int) -> str:
         return self.asks[place].name
