@@ -108,7 +108,8 @@ def _weighted_error(parts: Sequence[Part], members: Sequence[int], way: Sequence
 
 
 def _is_worse_without_pair(query: HistogramQuery) -> bool:
-    return isinstance(query, Mean) and _may_pair(query.claim)
+    is_of_few_steps = isinstance(query, Share) and not query.in_parts  # whole numbers of rows: intervals would be wide
+    return isinstance(query, Mean) and _may_pair(query.claim) and not is_of_few_steps
 
 
 def _split(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_Plan]:
@@ -268,7 +269,7 @@ def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
     """Return statistics that follow from one pair of sums; None if that would make one of them worse."""
     of = [parts[place] for place in places]
     reads = next((place for place in places if isinstance(parts[place].query, (Sum, Mean))), None)
-    if reads is None or (len(of) < 2 and not isinstance(parts[reads].query, Mean)):
+    if reads is None or (len(of) < 2 and not _is_worse_without_pair(parts[reads].query)):
         return None
     values = parts[reads].query
     assert isinstance(values, (Sum, Mean))
