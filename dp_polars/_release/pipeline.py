@@ -99,8 +99,8 @@ class Expressions(Step):
         if self.method == "filter":
             return before
         exprs = one_output_each(self.expressions, schema, self.name)
-        kept = {expr.meta.output_name() for expr in exprs if _is_selection(expr)}
-        return before.but({expr.meta.output_name() for expr in exprs} - kept)
+        as_they_are = {expr.meta.output_name() for expr in exprs if _is_selection(expr)}
+        return before.but({expr.meta.output_name() for expr in exprs} - as_they_are)
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         exprs, frame = one_output_each(self.expressions, schema, self.name), pl.LazyFrame(schema=schema)

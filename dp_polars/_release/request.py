@@ -509,7 +509,7 @@ class Request(AnyRequest[HistogramQuery]):
     @property
     def alone(self) -> Self:
         """The request of the same outputs, each drawn as if it were the only one."""
-        return replace(self, asks=tuple(alone for ask in self.asks for alone in self._shared([ask])))
+        return replace(self, asks=tuple(one for ask in self.asks for one in self._shared([ask])))
 
     def _parts(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
         """Return statistics with what tells whose rows contribute.

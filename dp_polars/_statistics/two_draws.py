@@ -85,9 +85,9 @@ def _noise_of(query: Measure, *columns: pl.DataType) -> NoisePair:
     return NoisePair.of(of_first, of_second, (on_first, on_second))
 
 
-def _with(made: type[Any], query: Measure, **others: object) -> Any:  # noqa: ANN401
+def _with(kind: type[Any], query: Measure, **others: object) -> Any:  # noqa: ANN401
     """Return a statistic of another class with the same fields."""
-    return made(**{one.name: getattr(query, one.name) for one in fields(query) if one.init} | others)
+    return kind(**{one.name: getattr(query, one.name) for one in fields(query) if one.init} | others)
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class Paired(Total):
         (draw,) = self.shared
         if draw.is_shared or claim == self.claim or claim != replace(self.claim, loss=claim.loss):
             return super().with_claim(claim)
-        own = replace(draw, claim=replace(draw.claim, loss=claim.loss))
-        return checked(_with(type(self), self, claim=claim, shared=(own,)))
+        changed = replace(draw, claim=replace(draw.claim, loss=claim.loss))
+        return checked(_with(type(self), self, claim=claim, shared=(changed,)))
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         units = replace(self.values.units(*columns), doubled=False)
@@ -254,7 +254,7 @@ class PairedShare(PairedMean, Share):
 
 def paired(query: Measure, draw: SharedDraw, values: Clipped) -> Measure:
     """Return the statistic from a pair of sums of values between clipping bounds."""
-    made = {Count: PairedCount, Sum: PairedSum, Mean: PairedMean, Share: PairedShare}[type(query)]
-    of = {"pair_of": values} if made is PairedCount else {}
-    found: Measure = _with(made, query, shared=(draw,), **of)
+    kind = {Count: PairedCount, Sum: PairedSum, Mean: PairedMean, Share: PairedShare}[type(query)]
+    of = {"pair_of": values} if kind is PairedCount else {}
+    found: Measure = _with(kind, query, shared=(draw,), **of)
     return found
