@@ -68,7 +68,7 @@ class SharedDraw:
 
     @property
     def parts(self) -> tuple[tuple[SharedDraw, int], ...]:
-        """What tells each of its sums from all others."""
+        """The values that identify each of its sums."""
         return tuple((self, place) for place in range(self.sums))
 
     def __str__(self) -> str:
