@@ -227,13 +227,15 @@ def make_private_query(
             raise TypeError(msg)
         return private.release(frame)
 
+    of_parts = parts[0]._protection.parts_of_people
+
     def cost(distance: Fraction) -> Fraction:
-        return sum((claim.cost(unit, distance) for claim in claims), Fraction(0))
+        return sum((claim.cost(unit, distance) for claim in claims), Fraction(0)) * of_parts(distance)
 
     cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
-        return sum((claim._delta_of(distance) for claim in claims), Fraction(0))
+        return sum((claim._delta_of(distance) for claim in claims), Fraction(0)) * of_parts(distance)
 
     measure = measure_of(unit, has_delta=has_delta)
     given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
@@ -343,6 +345,12 @@ def register() -> None:
 def _unbound(query: _AnyQuery) -> PrivateQuery | Publication:
     if isinstance(query, Publication):
         return Publication({name: _unbound_query(one) for name, one in query.queries.items()})
+    if isinstance(query, PrivateQuery) and query._protection.parts is not None:
+        msg = (
+            "query must not be of the disjoint parts of a publication: all its queries see the same parts.\n\n"
+            "Hint: as_measurement(publication)."
+        )
+        raise TypeError(msg)
     return _unbound_query(query)
 
 
@@ -365,13 +373,6 @@ def _unbound_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
                 "query must be given all limits and clipping bounds: what it loses to several people at once is not "
                 "proved where they are found, and OpenDP's map is for any number.\n\n"
                 "Hint: dp_polars.protect(…, max_rows=9), and sum(0, 100); or release the query without OpenDP."
-            )
-            raise TypeError(msg)
-        if query._protection.parts is not None:
-            msg = (
-                "query must not be about disjoint parts: what several people lose there at once is not proved, and "
-                "OpenDP's map is for any number.\n\n"
-                "Hint: leave by out of the publication, or release it without OpenDP."
             )
             raise TypeError(msg)
         unit = query._protection.unit or ()

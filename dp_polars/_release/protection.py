@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal
 
@@ -138,6 +139,12 @@ class Protection:
             return 1
         one, other = self.parts.most, 0 if self.neighboring_relation == "add_or_remove_one" else self.parts.most
         return min(one + other, self.parts.number)
+
+    def parts_of_people(self, people: Fraction) -> Fraction:
+        """Return how many times as many parts several people may change as one: `docs/proofs/parts.md`, Theorem 3."""
+        if self.parts is None or people <= 1:
+            return Fraction(1)
+        return min(people * self.changed_parts, Fraction(self.parts.number)) / self.changed_parts
 
     @property
     def drops_parts(self) -> bool:

@@ -492,10 +492,21 @@ def test_what_finds_limits_is_refused():
             as_measurement(asked)
 
 
-def test_disjoint_parts_are_refused():
-    """What several people lose there together is not proved."""
+@pytest.mark.parametrize(("relation", "changed"), [("add_or_remove_one", 1), ("replace_one", 2)])
+def test_disjoint_parts_have_a_map(relation, changed):
+    """Several people may change more parts: at most all of them."""
+    private = dpp.protect("p", max_groups=1, neighboring_relation=relation)
+    asked = dpp.publication(one=private.agg(people=dpp.n_people(epsilon=1)), by={"d": ["a", "b", "c"]})
+    measurement = as_measurement(asked)
+    alone = as_measurement(private.agg(people=dpp.n_people(epsilon=1)))
+    for people in (1, 2, 3):
+        parts = min(people * changed, 3)
+        assert measurement.map(people) == pytest.approx(parts * alone.map(people), rel=1e-9)
+    frame = pl.LazyFrame({"p": [1, 1, 2], "d": ["a", "b", "a"]})
+    assert measurement(frame)["one"]["d"].to_list() == ["a", "b", "c"]
+
+
+def test_a_query_of_disjoint_parts_is_refused_alone():
     query = dpp.protect("p", max_groups=1).agg(people=dpp.n_people(epsilon=1))
-    asked = dpp.publication(one=query, by={"d": ["a", "b"]})
-    for refused in (asked, asked.queries["one"]):
-        with pytest.raises(TypeError, match="query must not be about disjoint parts"):
-            as_measurement(refused)
+    with pytest.raises(TypeError, match="query must not be of the disjoint parts of a publication"):
+        as_measurement(dpp.publication(one=query, by={"d": ["a", "b"]}).queries["one"])

@@ -174,6 +174,22 @@ def test_a_person_attains_what_is_charged(unit, max_parts, relation, monkeypatch
     assert 0.99 < worst(publication, unit, relation, (), monkeypatch, people) <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("max_parts", [1, 2])
+def test_two_people_lose_no_more_than_the_map_says(max_parts, monkeypatch):
+    publication = asked("person", "epsilon", "add_or_remove_one", max_parts, ["number"])
+    people = [rows for rows in PEOPLE if len(rows) <= 2]
+    of_people = {rows: counted(publication, rows, monkeypatch) for rows in people}
+    pairs = {both: together(of_people[both[0]], of_people[both[1]]) for both in itertools.product(people, repeat=2)}
+    found = laws(publication, pairs, ())
+    logs = np.log(np.array([found[both] for both in pairs]))
+    nobody = np.log(found[((), ())])
+    most = float(np.abs(logs - nobody).max())
+    protection = publication.queries["number"]._protection
+    (claim,) = {*publication.queries["number"]._planned.claims}
+    said = protection.changed_parts * protection.parts_of_people(Fraction(2)) * claim.cost("epsilon", 2)
+    assert float(publication.loss.value) < most <= float(said) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_person_in_more_parts_would_be_found(loss, relation, monkeypatch):
     """The negative control: two parts of a person count, and one is paid for."""
