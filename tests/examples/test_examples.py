@@ -132,7 +132,8 @@ def test_the_numbers_of_the_report(example, flights):
     query = example["report"](flights, budget)
     asked = query.explain().filter(pl.col("output").is_in(["flights", "planes", "delay"]))
     assert (asked["error_95"] <= pl.Series([2500, 50, 3])).all()
-    assert (asked["error_95"] > pl.Series([2490, 49, 2.9], dtype=pl.Float64)).all()
+    # A mean has a pair of sums, which is more accurate than the sum and the count that `within` reckons with.
+    assert (asked["error_95"] > pl.Series([2490, 49, 1.4], dtype=pl.Float64)).all()
     assert flights.drop_nulls("tailnum")["origin"].value_counts()["count"].min() > 100_000  # where delays are that near
     released = query.release(intervals=True)
     query.n_rows_dropped(100, epsilon=0.3).release()
