@@ -281,20 +281,15 @@ def test_each_draw_is_charged_once(relation, tmp_path):
         assert "rows, total, mean: sums of distances from 0 and from 10" in texts
 
 
-def test_wide_sums_do_not_leave_64_bits(monkeypatch):
-    """Numbers of parts times the middle of the bounds do: then exact integers decide."""
-    record(monkeypatch)
-    most, people = 2**29, 10_000
-    frame = pl.DataFrame({"person": range(people), "x": [most] * (people - 1) + [most // 2]})
-    query = (
-        frame.lazy()
-        .dp.protect("person", max_rows=1)
-        .agg(rows=X.dp.count(rho=1), total=X.dp.sum(0, most, step=1, rho=1))
-    )
-    total = query._asks[1].query
+def test_wide_sums_do_not_leave_64_bits():
+    """Numbers of parts times the middle of the bounds do, of very many rows: then exact integers decide."""
+    most, whole, parts = 2**29, 2**40, 2**53
+    private = dpp.protect("person", max_rows=1)
+    total = private.agg(rows=X.dp.count(rho=1), total=X.dp.sum(0, most, step=1, rho=1))._asks[1].query
     assert isinstance(total, CentredSum)
-    assert most * people << max(total.bits_of_parts()) > 2**62
-    assert query.release()["total"].item() == most * people - most // 2
+    assert total.bits_of_parts(pl.Int64()) == (0, 20)
+    (shown,) = total.presented([pl.Series([whole]), pl.Series([parts])], None, pl.Int64())
+    assert shown.item() == whole // 2 + parts // 2**20 * (most // 2)  # distances are in halves of a step
 
 
 def test_all_intervals_of_shared_sums_hold_together():
