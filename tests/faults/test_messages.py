@@ -46,18 +46,17 @@ def asked():
 AGE, TAGS = pl.col("age"), pl.col("tags")
 # Without the methods that OpenDP adds to `.dp` where another test has loaded it.
 OF_AGE = PrivateNamespace(AGE)
-BY_WARD = (
-    "keys must be a dict (column -> public values)",
-    'group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …).release()',
-)
 # What is tried -> what it says of it, and what to write instead.
 TRIED = {
-    "groups by a name": (lambda: private().group_by("ward"), *BY_WARD),
-    "groups by an expression": (lambda: private().group_by(pl.col("ward")), *BY_WARD),
+    "groups by an expression": (
+        lambda: private().group_by(pl.col("ward")),
+        "group_by must be given names of columns, got Expr",
+        "make a column with with_columns first",
+    ),
     "keys that are not released": (
         lambda: private().group_by(private().keys("ward", epsilon=1, delta=1e-6)),
         "keys must be released first, got PrivateQuery",
-        'group_by(frame.keys("ward", …).release())',
+        'group_by("ward") selects them by a part of one guarantee; or release them first, frame.keys("ward", …)',
     ),
     "a count of Polars": (
         lambda: private().agg(pl.len()),
@@ -121,9 +120,9 @@ TRIED = {
         "mode(column, candidates=…, epsilon=…), or column.dp.mode(candidates=…, epsilon=…)",
     ),
     "a median without candidates": (
-        lambda: OF_AGE.median(epsilon=1),
-        "median: missing a required argument: 'candidates'",
-        "column.dp.median(candidates, epsilon=…)",
+        lambda: private().agg(OF_AGE.median(epsilon=1)),
+        "Output 'age' must have no loss of its own without candidates",
+        "Or give candidates, as in median(range(121))",
     ),
     "a mean without bounds": (
         lambda: private().agg(OF_AGE.mean(epsilon=1)),

@@ -100,11 +100,7 @@ def test_keys_come_in_the_types_of_their_columns_or_as_text(visits):
     [
         ({}, "at least one column"),
         ({"ward": []}, "must not be empty"),
-        (
-            "ward",
-            r"(?s)keys must be a dict .*, got 'ward'.*group_by\(\{\"ward\": \[.*or find them, frame.keys",
-        ),
-        (pl.col("ward"), "keys must be a dict .*, got Expr"),
+        (pl.col("ward"), "group_by must be given names of columns, got Expr"),
         (pl.DataFrame({"ward": [1, 1]}), "must not repeat"),
         (pl.DataFrame({"ward": [None]}), "must not contain null"),
         (pl.DataFrame({"ward": []}), "at least one column and one combination"),

@@ -324,10 +324,19 @@ def _scores(call: Call, counts: list[int]) -> list[int]:
 
 
 def check_parts(parts: Sequence[Parts]) -> None:
-    """Raise unless the histograms of one output are of the same rows: a sum, and how many there are to divide it by."""
+    """Raise unless the histograms of one output are of the same rows: a sum, and how many there are to divide it by.
+
+    Of a pair of sums each row adds its largest value to both together.
+    """
     for part in parts:
         *_, number = part.cells  # the count is the last of them
-        assert part.largest[-1] == 1
+        if part.largest[-1] != 1:
+            (one, other), (largest, also) = part.cells, part.largest
+            assert largest == also
+            cells = one.keys() | other.keys()
+            assert all(one.get(cell, 0) >= 0 <= other.get(cell, 0) for cell in cells)
+            assert all((one.get(cell, 0) + other.get(cell, 0)) % largest == 0 for cell in cells), "a row is not whole"
+            continue
         for cells, largest in zip(part.cells, part.largest, strict=True):
             assert cells.keys() == number.keys(), "the parts of an answer keep rows of different cells"
             assert all(abs(n) <= largest * number[cell] for cell, n in cells.items()), "the parts keep different rows"
