@@ -218,8 +218,10 @@ def _binning(ends: Mapping[str, pl.Series], schema: pl.Schema) -> Expressions:
     for name, one in ends.items():
         column = pl.col(name)
         is_value = column.is_not_nan() if schema[name].is_float() else column.is_not_null()
-        above = [(column >= pl.lit(end)).cast(pl.Int64) for end in one[1:-1]]
-        exprs.append(pl.when(is_value).then(pl.sum_horizontal(pl.lit(0, pl.Int64), *above)).alias(name))
+        above = [pl.lit(0, pl.Int64), *((column >= pl.lit(end)).cast(pl.Int64) for end in one[1:-1])]
+        while len(above) > 1:  # in pairs: `sum_horizontal` needs Polars 2, and a chain of all would be too deep
+            above = [*(a + b for a, b in zip(above[::2], above[1::2], strict=False)), *above[len(above) // 2 * 2 :]]
+        exprs.append(pl.when(is_value).then(above[0]).alias(name))
     return Expressions("with_columns", tuple(exprs), "synthetic")
 
 
