@@ -304,3 +304,16 @@ def test_arrow_tables_and_datasets_are_seen_when_they_are_released(tmp_path):
         (memory, pl.scan_pyarrow_dataset(memory).rename(SWAPPED)),
     ):
         refused(ValueError, f"^publication: {TWICE}", published, one, other)
+
+
+def test_rows_of_people_are_no_facts_of_another_query():
+    """What is joined by other columns belongs to nobody there, and to its people in another query of a publication."""
+    budget = dpp.Budget(epsilon=2)
+    wards = pl.LazyFrame({"patient": [1, 2], "ward": ["A", "B"]}).join(VISITS.lazy().select("ward", "cents"), on="ward")
+    queries = {
+        name: rows.dp.protect("patient", max_rows=1, budget=budget).agg(n=dpp.len(epsilon=1))
+        for name, rows in {"visits": VISITS.lazy(), "wards": wards}.items()
+    }
+    with pytest.raises(ValueError, match="publication: a table that is read twice has one privacy unit"):
+        dpp.publication(queries).release()
+    assert budget.spent == 0
