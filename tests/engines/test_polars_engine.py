@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars.engine import PolarsEngine, count
+from dp_polars._engines.polars.people import AlikeSpecs
 from dp_polars._engines.polars.rows import in_parts
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_from_rows, draw_groups
@@ -104,6 +105,12 @@ def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
         divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
     assert divided[0] == divided[1]
     assert all(divided[0])
+
+
+def test_the_cell_of_more_than_32_bits_has_its_group():
+    frame = pl.DataFrame({"code": [2**31 - 1], "group": [3]}, schema={"code": pl.UInt32, "group": pl.UInt8})
+    kind = AlikeSpecs((0,), (), Layout(group_bits=2, code_bits=31), "code", {})
+    assert frame.select(kind.cell).item() == 2**33 - 1
 
 
 @pytest.mark.parametrize("unit", [None, "p"])

@@ -198,8 +198,6 @@ def test_columns_of_several_types_are_worked_on_one_by_one() -> None:
             lambda f: f.join(pl.LazyFrame({"p": ["a"]}), left_on="s", right_on="p"),
             "must not have a column named like the privacy unit",
         ),
-        (lambda f: f.group_by("s"), "group_by: keys must be a dict .* would tell who is there"),
-        (lambda f: f.group_by("s", "i"), "group_by: keys must be a dict"),
     ],
 )
 def test_steps_that_are_refused(step, message: str) -> None:

@@ -198,7 +198,7 @@ MUTANTS = [
         "spec.of_sums(sums, rows)", "sums", "a mean is of sums from 0",
         "::test_columns_that_are_read_alike_are_encoded_once"),
     _polars_engine("AlikeSpecs.cell", "self.layout.bits <= 32", "self.layout.bits <= 33", "rows are counted for the wrong group",
-        "::test_cells_of_more_than_32_bits_keep_their_groups"),
+        "::test_the_cell_of_more_than_32_bits_has_its_group"),
     _frame("NO_FILTER_IN_SCANS", "predicate_pushdown=False", "",
         "a filter that is pushed into a scan makes one row decide whether others are read",
         "::test_nobody_decides_which_rows_of_a_dataset_are_read"),
