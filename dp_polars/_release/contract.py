@@ -444,7 +444,7 @@ class PartChoice:
     """
 
     def __init__(self) -> None:
-        self.secret = secrets.randbits(_SECRET_BITS)
+        self.secret: int = secrets.randbits(_SECRET_BITS)
         self.of_source: dict[int, Any] = {}
 
 
