@@ -493,7 +493,7 @@ class Engine(ABC, Generic[Released]):
        numbers are at hand.
     9. **People as rows** (`Work.per_person`). Rows whose person is null or NaN are left out, and where groups are
        listed, rows of other keys. Each person that is left is one row; with `PerPerson.cut`, each that is cut; with
-        `PerPerson.by`, each that has a key, as in 8.
+       `PerPerson.by`, each that has a key, as in 8.
     10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
         with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
         `distinct` says how many the engine tells apart. A release calls it for all lists, and refuses one of which

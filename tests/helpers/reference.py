@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -243,3 +244,19 @@ def expectation(probabilities: Iterable[arb], values: Iterable[Any], digits: int
     """Σ P·value: the expected error where the values are the gaps."""
     with ctx.workprec(math.ceil(digits * math.log2(10)) + 64):
         return sum((p * _arb(v) for p, v in zip(probabilities, values, strict=True)), arb(0))
+
+
+def plus(one: Any, other: Any) -> Any:
+    """The sum of two people's numbers."""
+    return tuple(
+        tuple(tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in zip(xs, ys, strict=True))
+        for xs, ys in zip(one, other, strict=True)
+    )
+
+
+def together(one: Any, other: Any) -> Counter[Any]:
+    """The law of the sum of what two people add: their orders are independent."""
+    found: Counter[Any] = Counter()
+    for (x, p), (y, q) in itertools.product(one.items(), other.items()):
+        found[plus(x, y)] += p * q
+    return found

@@ -20,7 +20,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._release.protection import Protection
 from tests.engines.orders import Bounded, joint_law
-from tests.helpers.reference import floats, law
+from tests.helpers.reference import floats, law, together
 
 pytestmark = pytest.mark.slow
 
@@ -112,22 +112,6 @@ def added(answers, rows):
             for answer, stays in zip(answers, outcome, strict=True)
         )
         found[numbers] += chance
-    return found
-
-
-def plus(one, other):
-    """The sum of two people's numbers."""
-    return tuple(
-        tuple(tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in zip(xs, ys, strict=True))
-        for xs, ys in zip(one, other, strict=True)
-    )
-
-
-def together(one, other):
-    """The law of the sum of what two people add: their orders are independent."""
-    found = Counter()
-    for (x, p), (y, q) in itertools.product(one.items(), other.items()):
-        found[plus(x, y)] += p * q
     return found
 
 

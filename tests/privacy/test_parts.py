@@ -21,7 +21,7 @@ from dp_polars._engines.polars import rows as rows_of_polars
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.contract import PartChoice
 from dp_polars._release.release import keep_parts
-from tests.helpers.reference import floats, law
+from tests.helpers.reference import floats, law, together
 
 pytestmark = pytest.mark.slow
 
@@ -71,20 +71,6 @@ def counted(publication, rows, monkeypatch):
             table[groups, histogram.codes] = histogram.weights
             numbers.append(tuple(map(tuple, table.tolist())))
         found[tuple(numbers)] += Fraction(1, len(subsets))
-    return found
-
-
-def plus(one, other):
-    return tuple(
-        tuple(tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in zip(xs, ys, strict=True))
-        for xs, ys in zip(one, other, strict=True)
-    )
-
-
-def together(one, other):
-    found = Counter()
-    for (x, p), (y, q) in itertools.product(one.items(), other.items()):
-        found[plus(x, y)] += p * q
     return found
 
 
