@@ -121,6 +121,14 @@ def test_cells_of_more_than_32_bits_keep_their_groups(unit):
     assert found.rows() == [(group, code, 1) for group, code in enumerate(frame["x"])]
 
 
+def test_limits_of_one_spec_are_not_those_of_another():
+    frame = pl.DataFrame({"p": [1] * 5 + [2] * 5, "x": [0] * 10})
+    limits = Limits(rows=1), Limits(rows=3), Limits(rows=4)
+    specs = [spec_of(frame, "x", median([0, 1]), limit) for limit in limits]
+    found = count(frame.lazy(), ("p",), None, specs)
+    assert [int(one.weights.sum()) for one in found] == [2, 6, 8]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_names_of_columns_can_not_be_in_the_way(engine):
     names = ["code", "cell", "group", "key 0", "person", "count", "len", ""]

@@ -360,3 +360,13 @@ def test_an_engine_that_is_not_tested_is_refused(engine, monkeypatch):
     monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
     with pytest.raises(ValueError, match=r"tested engines \['another'\], got [\s\S]*Hint: if Polars reads its tables"):
         dpp.sql.release(dpp.protect(None).agg(dpp.len(epsilon=1)), engine.table(crowd(5)))
+
+
+def test_a_row_that_contributes_to_nothing_does_not_raise():
+    """Whatever it says: an integer of 64 bits holds what counts, and no more."""
+    con = ibis.duckdb.connect()
+    con.raw_sql("CREATE TABLE said (time DOUBLE, x BIGINT, counts BOOLEAN)")
+    con.raw_sql(f"INSERT INTO said VALUES (0.5, {2**63 - 1}, false), (0.25, {-(2**63)}, false), (1.5, 3, true)")
+    said = con.table("said")
+    found = bounding._winner(said, said["time"], {"x": (0, 7)}, said["counts"], TESTED["duckdb"])
+    assert said.aggregate(**found).to_polars()["x"].to_list() == [3]
