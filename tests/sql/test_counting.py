@@ -12,7 +12,8 @@ from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
 from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
 from tests.helpers.runs import histograms_by, release_by
-from tests.sql.tools import MARKS, histograms_of, need_ibis
+from tests.sql.tools import MARKS, counts, histograms_of, need_ibis
+from tests.statistical.goodness import fits
 
 need_ibis()
 
@@ -370,3 +371,17 @@ def test_a_row_that_contributes_to_nothing_does_not_raise():
     said = con.table("said")
     found = bounding._winner(said, said["time"], {"x": (0, 7)}, said["counts"], TESTED["duckdb"])
     assert said.aggregate(**found).to_polars()["x"].to_list() == [3]
+
+
+def test_equal_rows_are_as_many_where_no_list_is_drawn_from(monkeypatch):
+    """Of 99 rows A and one B of each person, one in a hundred that stay is B, in whatever way rows are told apart."""
+    monkeypatch.setitem(TESTED, "duckdb", replace(TESTED["duckdb"], drawn=None))
+    con = ibis.duckdb.connect()
+    con.raw_sql(
+        "CREATE TABLE rows AS SELECT p, CAST(i = 0 AS INTEGER) AS x FROM range(800) AS a(p), range(100) AS b(i)"
+    )
+    query = dpp.protect("p", max_groups=1, max_rows_per_group=2).agg(x=dpp.median("x", range(2), epsilon=1))
+    (found,) = counts(con.table("rows"), query)
+    stayed = [sum(count for *_, code, count in found if code == value) for value in range(2)]
+    assert sum(stayed) == 1600
+    assert fits(stayed, [99 / 100, 1 / 100])

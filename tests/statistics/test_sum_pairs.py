@@ -253,6 +253,14 @@ def test_wide_pairs_do_not_leave_64_bits(monkeypatch):
     assert query.release().row(0) == (people, most * people - most // 2)
 
 
+def within_of_pair(most, rate):
+    """The probability that two discrete Laplace variables add up to a number of at most so much."""
+    weights = np.exp(-rate * np.abs(np.arange(-1000, 1001)))
+    sums = np.convolve(weights, weights)
+    middle = len(sums) // 2
+    return sums[middle - most : middle + most + 1].sum() / sums.sum()
+
+
 def test_intervals_cover_and_answers_agree():
     """Intervals hold with 95 %, and the number of rows is off as both sums say."""
     groups = 20_000
@@ -265,6 +273,9 @@ def test_intervals_cover_and_answers_agree():
         found = query.release(intervals=True)
         for name, true in (("rows", 8), ("total", 28), ("mean", 3.5)):
             inside = found.select(pl.lit(true).is_between(f"{name}_low", f"{name}_high").mean()).item()
-            assert 0.9435 < inside < 0.975, (person, name, inside)
+            if name == "rows":  # whole numbers outside of 8 ± 5.6: noise of 65 tenths of a row has 8 inside
+                assert inside == pytest.approx(within_of_pair(65, 0.075), abs=0.0056), (person, inside)  # 5 deviations
+            else:
+                assert 0.9435 < inside < 0.975, (person, name, inside)
         # X + Y is off by three halves of the scale of a pair.
         assert (found["rows"] - 8).abs().mean() == pytest.approx(1.5 / (3 / 4), rel=0.05)
