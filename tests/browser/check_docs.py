@@ -2,9 +2,9 @@
 
     python tests/browser/check_docs.py build/docs [--pictures FOLDER] [--only WORD]
 
-Exits non-zero where a code block or a table is cut at 1,280 px, or a page is wider than the window at either width,
-where a page asks another host for something, where the search shows another page first, or where the search and the
-switch of the theme are not at the right.
+Exits non-zero where a code block is cut at 1,280 px, or a table, a text or a page is wider than the window at either
+width, where a page asks another host for something, where the search shows another page first, or where the search
+and the switch of the theme are not at the right.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ const [root, wide] = [document.documentElement, window.innerWidth > 720];
 const longest = (text) => text.split('\\n').sort((a, b) => b.length - a.length)[0];
 const box = (table) => table.closest('.pst-scrollable-table-container') ?? table.parentElement;
 const cut = (element) => element.scrollWidth > element.clientWidth + 1;
+const beyond = (element) => !element.closest('pre, figure, p:has(> img)') && element.getClientRects().length
+  && element.getBoundingClientRect().right > root.clientWidth + 1;
 return [
   ...(root.scrollWidth > root.clientWidth ? [`the page is ${root.scrollWidth} px wide`] : []),
   ...[...document.querySelectorAll('pre')].filter((block) => wide && cut(block)).map((one) => longest(one.textContent)),
   ...[...document.querySelectorAll('article table')].filter((one) => cut(box(one)) || cut(one))
     .map((one) => `a table of ${one.dataset.columns || longest(one.textContent)}`),
+  ...[...document.querySelectorAll('article *')].filter(beyond).slice(0, 1).map((one) => `the text ${one.textContent}`),
 ];
 """
 SEEN = "return [document.querySelectorAll('pre').length, document.querySelectorAll('article table').length]"
