@@ -376,11 +376,11 @@ class StagedRequest(Request):
         if not parts:
             return ()
         losses = [ask.query.claim.loss.value for ask in self.asks]
-        pairs = zip(self.sets, parts, strict=True)
-        taken = sum(part / (1 - part) * sum(losses[place] for place in of.asks) for of, part in pairs)
+        beside = [part / (1 - part) for part in parts]  # of the loss of the outputs
+        taken = sum(one * sum(losses[place] for place in of.asks) for of, one in zip(self.sets, beside, strict=True))
         largest = _LARGEST_PART_OF_ONE if self.groups == 1 else _LARGEST_PART
-        fits = Fraction(largest * (1 + sum(losses) / taken))
-        return tuple(part * min(fits, Fraction(1)) for part in parts)
+        fits = min(largest / (1 - largest) * sum(losses) / taken, Fraction(1))
+        return tuple(one * fits / (1 + one * fits) for one in beside)
 
     def _noise(self, ask: Ask[HistogramQuery], what: What) -> Fraction:
         """Return the expected noise of all groups at a limit of one, in rows or people; of a sum, in its bounds."""

@@ -70,7 +70,7 @@ def error_by_size(query: PrivateQuery | Publication, sizes: Iterable[int]) -> pl
     ... )
     >>> errors = error_by_size(query, [100, 1000])
     >>> errors.select("output", "size", pl.col("error_95", "relative").round(3)).rows()[1:3]
-    [('people', 1000, 10.0, 0.01), ('days', 100, 2.213, 0.074)]
+    [('people', 1000, 10.0, 0.01), ('days', 100, 1.107, 0.037)]
     """
     numbers = [positive_int(f"sizes[{i}]", size) for i, size in enumerate(several("sizes", sizes))]
     rows = []

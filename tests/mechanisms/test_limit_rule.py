@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dp_polars._accounting.terms import Loss
 from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
+from dp_polars.analysis.scores import selection_probabilities
 from tests.helpers.limits import drawn
 
 KINDS = ("linear", "norm", "root", "selection")
@@ -162,6 +163,25 @@ def test_extremes_stay_within_64_bits():
     assert (few <= 0).all()
     assert (many < 0).all()
     assert drawn(rule, np.zeros(len(rule.candidates), np.int64), tiny) in rule.candidates
+
+
+@pytest.mark.parametrize("law", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize("beta", [0.5, 0.1, 0.01, 1e-4])
+def test_the_score_that_is_drawn_is_near_the_best(law, beta):
+    """By the exact laws: Theorem 4 of limits holds at the rate of a choice, and not at twice the rate."""
+    rate, missed = Fraction(1, 5), 0.0
+    for beyond_each, kind in itertools.product(((900, 40, 3, 0), (50, 50, 50, 50), (9000, 700, 90, 9)), KINDS[::3]):
+        rule = limit_rule(kind, Loss(rate, "epsilon"), 4, Fraction(20), 100)
+        people = [person for b, many in zip((2, 5, 30, 90), beyond_each, strict=True) for person in [b] * many]
+        scores = rule.scores(beyond(rule, people))
+        chances = selection_probabilities(
+            scores, epsilon=2 * rate, mechanism=law
+        )  # of scores that move by 1 either way
+        least = scores.max() - math.log(len(scores) / beta) / float(rate)
+        assert chances[scores < least].sum() <= beta
+        half = scores.max() - math.log(len(scores) / beta) / float(2 * rate)
+        missed = max(missed, chances[scores < half].sum())
+    assert missed > beta or beta > 0.01
 
 
 def test_a_large_loss_draws_the_best_score():

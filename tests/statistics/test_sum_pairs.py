@@ -279,3 +279,40 @@ def test_intervals_cover_and_answers_agree():
                 assert 0.9435 < inside < 0.975, (person, name, inside)
         # X + Y is off by three halves of the scale of a pair.
         assert (found["rows"] - 8).abs().mean() == pytest.approx(1.5 / (3 / 4), rel=0.05)
+
+
+def far_off(query, totals, mean, *, least):
+    """By the exact law: how often the answer is off by each distance, and how often the number of rows is below 1."""
+    types, laws, steps = (pl.Int64(),), [], []
+    for claim, bits in zip(query.noise(*types), query.bits_of_parts(*types), strict=True):
+        assert not bits
+        reach = int(np.ceil(30 / float(claim.rate)))
+        steps.append(np.arange(-reach, reach + 1))
+        weights = np.exp(-abs(steps[-1]) * float(claim.rate))
+        laws.append(weights / weights.sum())
+    first, second = (total + step for total, step in zip(totals, np.meshgrid(*steps, indexing="ij"), strict=True))
+    joint = laws[0][:, None] * laws[1][None, :]
+    off = abs(query.of_totals([first, second], *types) - mean)
+    rows = (first + second) / float(query.changes(*types)[0]) if isinstance(query, Paired) else second
+    return [joint[off >= one].sum() for one in least], joint[rows < 1].sum()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["at the lower bound", "between", "in the middle"])
+def test_a_mean_is_further_off_than_alone_in_tiny_groups_only(place):
+    """Its noise is more peaked at every position, but a number of rows below 1 is cut: by the exact laws."""
+    width, loss, worse = 4, Fraction(2, 5), 0.0
+    distances = np.linspace(0.01, width, 40)
+    pair = dpp.protect(None).agg(mean=X.dp.mean(0, width, step=1, epsilon=loss))._asks[0].query
+    assert isinstance(pair, Paired)
+    for rows in (1, 2, 4, 8, 16, 40, 120):
+        of_pair, _ = far_off(pair, (rows * place, rows * (width - place)), place, least=distances)
+        # Draws are whole numbers: they move a mean by a step of a row, and a count by one.
+        nearer = np.maximum(distances - 2 * width / rows, 0)
+        of_own, below = far_off(pair.alone, (rows * (2 * place - width), rows), place, least=nearer)
+        assert (np.array(of_pair) <= np.array(of_own) + 2 * below + 1e-9).all(), rows
+        of_own, _ = far_off(pair.alone, (rows * (2 * place - width), rows), place, least=distances)
+        worse = max(worse, (np.array(of_pair) - np.array(of_own)).max() if rows <= 4 else 0.0)
+        if rows >= 40:  # with many rows it is much nearer
+            assert sum(of_pair[1:]) < 0.8 * sum(of_own[1:])
+    if place == width // 2:
+        assert worse > 0.01  # so the exception is needed
