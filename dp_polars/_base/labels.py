@@ -30,7 +30,14 @@ class Labels:
         return "–" if value is None else self.words.get(value, value)
 
     def values(self, column: pl.Series) -> list[str]:
-        return [self.value(value) for value in column.cast(pl.String)]
+        return [self.value(value) or "(empty)" for value in as_texts(column)]
+
+
+def as_texts(column: pl.Series) -> pl.Series:
+    """Return values as texts: first days of months as months."""
+    if column.dtype == pl.Date and column.len() and bool((column.dt.day() == 1).all()):
+        return column.dt.to_string("%Y-%m")
+    return column.cast(pl.String)
 
 
 def texts(name: str, value: object) -> dict[str, str]:

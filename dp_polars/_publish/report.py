@@ -39,10 +39,15 @@ from dp_polars._statistics.statement_facts import AT_DELTA, Facts, Known, KnownB
 from dp_polars._statistics.statistic import Asked
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from dp_polars.plot._charts import Look
 
-_FIGURES = 60  # the most small panels of a figure; the table has all groups
-_PAGE = 980  # the height of a printed page, in pixels
+# The most groups of a figure, and the most small panels of lines and of a cube: these fit a page. The table has all.
+_FIGURES, _PANELS, _OF_CUBE = 60, 30, 18
+_PAGE = 1500  # the height of a figure in pixels that a printed page can still show
+# The width of a figure's panels on a phone, and how much smaller such a figure may be drawn.
+_SLIM, _LEAST = 300, 0.85
 _STYLE = """
 :root { color-scheme: light dark; --quiet: #5a5f66; --line: #8886; --shade: #8881; }
 @media (prefers-color-scheme: dark) { :root { --quiet: #a9adb3; } }
@@ -60,7 +65,7 @@ td { text-align: right; font-variant-numeric: tabular-nums; }
 thead th { border-bottom-width: 2px; vertical-align: bottom; text-align: right; }
 thead th:first-child { text-align: left; }
 tbody th { font-weight: normal; }
-.crossed th { white-space: nowrap; }
+.crossed thead th { white-space: nowrap; }
 caption .quiet { font-weight: normal; }
 td ol { margin: 0; padding-left: 1.3rem; text-align: left; }
 .small, .range, .quiet { color: var(--quiet); }
@@ -69,13 +74,18 @@ td ol { margin: 0; padding-left: 1.3rem; text-align: left; }
 figure { margin: 1rem 0; }
 figcaption { font-size: .9rem; color: var(--quiet); max-width: 44rem; position: sticky; left: 0; }
 figure svg { display: block; height: auto; margin-bottom: .5rem; }
+.slim { display: none !important; }
 .notes { font-size: .9rem; padding-left: 1.2rem; }
 summary { cursor: pointer; font-weight: 600; margin: .5rem 0; }
 dt { font-weight: 600; margin-top: .8rem; }
 dd { margin: .2rem 0 .2rem 1rem; }
 dd td, dd th { text-align: left; }
 dd:has(table) { max-width: none; }
-@media (max-width: 500px) { th, td { padding: .25rem .4rem; } }
+@media screen and (max-width: 500px) {
+  th, td { padding: .25rem .4rem; }
+  figure .broad { display: none; }
+  figure .slim { display: block !important; max-width: 100%; }
+}
 @media print {
   :root { color-scheme: light; --quiet: #5a5f66; }
   @page { margin: 1cm; }
@@ -92,7 +102,7 @@ dd:has(table) { max-width: none; }
   .crossed td { white-space: nowrap; }
   .crossed th, .crossed td { padding: .1rem 2px; }
   .crossed .range { display: block; }
-  figure svg { max-width: 100%; max-height: 26cm; }
+  figure svg { max-width: 100%; max-height: 22cm; }
   .tall svg { max-height: none; }
   tr, figure:not(.tall) svg { break-inside: avoid; }
   h1, h2, h3, dt, caption { break-after: avoid; }
@@ -116,9 +126,10 @@ class Section(NamedTuple):
     def keys(self) -> list[str]:
         if self.cube is not None:
             return [*self.by]
-        listed = self.query._request.keys
-        if _are_keys(self.query):
-            return self.released.columns
+        request = self.query._request
+        if isinstance(request, KeyRequest):
+            return [name for name in request.asks[0].query.columns if name in self.released.columns]
+        listed = request.keys
         outputs = {name for ask in self.query._asks for name in (ask.name, *names_of_ends(ask.name))}
         of_query = [] if listed is None else listed.columns
         return [name for name in self.released.columns if name in of_query or name not in outputs]
@@ -353,6 +364,9 @@ def _shown(section: Section, heading: str, words: Words, sections: Sequence[Sect
     keys = released.select(section.keys)
     if section.cube is not None:
         keys, columns = _of_cube(section, section.cube, labels)
+    elif _are_keys(query):
+        numbers = released.select(pl.exclude(section.keys))
+        columns = [Column(labels.column(one.name), [*map(Cell, one)]) for one in numbers]
     else:
         columns = columns_of(released, asks, labels, people)
     for table in tables_of(keys, columns, heading, labels):
@@ -361,6 +375,8 @@ def _shown(section: Section, heading: str, words: Words, sections: Sequence[Sect
     below += [*_found(query, labels), *_how_much(query, sections, words.titles), *_ranks(query, labels)]
     if any(cell.small for column in columns for cell in column.cells):
         below.append("Grey groups may be empty: their number of people is within its noise. Read nothing into them.")
+    if isinstance(request, KeyRequest):
+        below.append(f"These are the groups that enough people have. {request.asks[0].query.people_needed[1]}")
     if request.pipeline.unchecked:
         below.append("The table was taken unchecked: its owner says that each person's rows follow from that person's.")
     if section.cube is not None and released[COUNT].dtype.is_float():
@@ -441,22 +457,33 @@ def _figure(section: Section, heading: str, words: Words) -> str:
     from dp_polars.plot._answers import cube as figure_of_a_cube
     from dp_polars.plot._answers import drawn, has_numbers
     from dp_polars.plot._charts import figure, svg_on_page
+    from dp_polars.plot._figures import groups_of
 
     if cube is None and not has_numbers(released, query):
         return ""  # of words, which the table has
-    if cube is not None:
-        *others, along = by
-        look: Look = {**words.look, "title": "", "caption": ""}
-        chart = figure_of_a_cube(cube, along, by=others, most=_FIGURES, **look)
-        notes = ["Lines are 95 % intervals of the noise alone."]
-    else:
-        rows, notes, _ = drawn(released, query, _FIGURES, "keys", words.look, words.labels.units, with_words=False)
-        chart = figure(rows, {})
-    drawing = svg_on_page(chart, f"Figure: {heading}. The table below has its numbers.")
+    of_lines = cube is None and groups_of(released, section.keys).time is not None
+
+    def chart(look: Look) -> tuple[alt.VConcatChart, list[str]]:
+        if cube is not None:
+            *others, along = by
+            bare: Look = {**look, "title": "", "caption": ""}
+            of_cube = figure_of_a_cube(cube, along, by=others, most=_OF_CUBE, **bare)
+            panels = math.prod(len(cube.dimensions[name]) for name in others)
+            left_out = f" The first {_OF_CUBE} of {panels:,} groups are shown." * (panels > _OF_CUBE)
+            return of_cube, [f"Lines are 95 % intervals of the noise alone.{left_out}"]
+        most = _PANELS if of_lines else _FIGURES
+        rows, notes, _ = drawn(released, query, most, "keys", look, words.labels.units, with_words=False)
+        return figure(rows, {}), notes
+
+    said = f"Figure: {heading}. The table below has its numbers."
+    broad, notes = chart(words.look)
+    slim, _ = chart({**words.look, "width": _SLIM})  # in the place of the other one on a phone
+    drawing = svg_on_page(broad, said, "broad")
     caption = " ".join(map(html.escape, notes))
     height = re.search(r'height="(\d+)"', drawing)
     kind = " class=tall" if height is not None and int(height[1]) > _PAGE else ""
-    return f'<figure{kind} tabindex="0">{drawing}<figcaption>{caption}</figcaption></figure>'
+    both = f"{drawing}{svg_on_page(slim, said, 'slim', _LEAST)}"
+    return f'<figure{kind} tabindex="0">{both}<figcaption>{caption}</figcaption></figure>'
 
 
 def _reading(queries: Sequence[PrivateQuery], labels: Labels) -> Iterator[str]:

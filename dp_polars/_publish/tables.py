@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -13,7 +14,7 @@ from functools import cached_property
 
 import polars as pl
 
-from dp_polars._base.labels import Labels
+from dp_polars._base.labels import Labels, as_texts
 from dp_polars._base.numbers import show
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import Ask, with_ends
@@ -25,6 +26,7 @@ _MOST_COLUMNS = 24  # values of a second key that stand side by side
 _USUAL_COLUMNS = 8  # with more of them a table is wide, and is turned if its first key has no more
 _LONG = 40  # rows from which on a table is folded
 MOST = 1000  # rows of a table that are shown
+_PART_OF_A_WORD = re.compile(r"(\S{16}(?=\S{4}))")
 _DIGITS = 4  # significant digits of a number without an interval
 TOTAL = "Total"
 
@@ -145,10 +147,10 @@ class Table:
         note = f'. <span class="quiet">{html.escape(self.note)}</span>' if self.note else ""
         yield f'<div class="wide" tabindex="0"><table{" class=crossed" * self.is_crossed}>'
         yield f"<caption>{html.escape(self.caption)}{note}</caption><thead><tr>"
-        yield "".join(f'<th scope="col">{html.escape(name)}</th>' for name in (*self.corner, *self.headers))
+        yield "".join(f'<th scope="col">{_breakable(name)}</th>' for name in (*self.corner, *self.headers))
         yield "</tr></thead><tbody>"
         for names, cells in self.rows[:MOST]:
-            heads = "".join(f'<th scope="row">{html.escape(name)}</th>' for name in names)
+            heads = "".join(f'<th scope="row">{_breakable(name)}</th>' for name in names)
             yield f"<tr>{heads}{''.join(cells)}</tr>"
         yield "</tbody></table></div>"
         if len(self.rows) > MOST:
@@ -159,7 +161,7 @@ class Table:
 
 def tables_of(keys: pl.DataFrame, columns: Sequence[Column], title: str, labels: Labels) -> list[Table]:
     """Return one table of all outputs; for two keys, the second of few values, a crossed table of each."""
-    names = {name: key_texts(keys[name], labels) for name in keys.columns}
+    names = {name: labels.values(keys[name]) for name in keys.columns}
     corner = [labels.column(name) for name in names]
     if not names:
         rows = [([column.title], [_td(column.cells[0], column, in_full=True)]) for column in columns if column.cells]
@@ -203,13 +205,6 @@ def _said_off(column: Column) -> str:
     return f"each number ± {_number(off, column.decimals, ROUND_CEILING)}"
 
 
-def key_texts(column: pl.Series, labels: Labels) -> list[str]:
-    """Return the values of a key as texts: first days of months as months."""
-    if column.dtype == pl.Date and column.len() and bool((column.dt.day() == 1).all()):
-        column = column.dt.to_string("%Y-%m")
-    return labels.values(column)
-
-
 def _td(cell: Cell, column: Column, *, in_full: bool = False) -> str:
     kind = " class=small" if cell.small else ""
     if column.is_ranked and isinstance(cell.value, list):
@@ -229,13 +224,20 @@ def _answer(cell: Cell, decimals: int) -> str:
         first, second = value.values()
         least, most = ([*end.values()][1] if isinstance(end, Mapping) else None for end in (low, high))
         return f"{html.escape(text_of(first))}: {_answer(Cell(second, least, most), decimals)}"
-    said = html.escape(text_of(value, decimals))
+    said = _breakable(text_of(value, decimals))
     if low is None or high is None:
         return said
     least, most = (
         html.escape(text_of(*end)) for end in ((low, decimals, ROUND_FLOOR), (high, decimals, ROUND_CEILING))
     )
     return f'{said} <span class="range">({least} to {most})</span>'
+
+
+def _breakable(text: str) -> str:
+    """Return a text in HTML whose long words may be broken: a column would be as wide as its longest word."""
+    return "".join(
+        f"{html.escape(part)}{'<wbr/>' * (place % 2)}" for place, part in enumerate(_PART_OF_A_WORD.split(text))
+    )
 
 
 def text_of(value: object, decimals: int | None = None, rounding: str = ROUND_HALF_EVEN) -> str:
@@ -269,10 +271,10 @@ def crossed_with_margins(
     counts: pl.DataFrame, by: Sequence[str], sums: Callable[[Sequence[str]], pl.DataFrame], labels: Labels, output: str
 ) -> tuple[pl.DataFrame, Column]:
     """Return the keys and the cells of a table of a cube, with the sums over each of its two dimensions."""
-    frames = [counts.select(pl.col(by).cast(pl.String), *_of(output))]
+    frames = [counts.select(*(as_texts(counts[name]) for name in by), *_of(output))]
     for remaining in ([by[0]], [by[1]], []):
         frame = sums(remaining)
-        names = [pl.col(name).cast(pl.String) if name in remaining else pl.lit(TOTAL).alias(name) for name in by]
+        names = [as_texts(frame[name]) if name in remaining else pl.lit(TOTAL).alias(name) for name in by]
         frames.append(frame.select(*names, *_of(output)))
     whole = pl.concat(frames)
     cells = [Cell(*row) for row in whole.select(_of(output)).iter_rows()]

@@ -26,6 +26,7 @@ from dp_polars._statistics.statement_facts import AT_DELTA, facts_of_claims, gua
 from dp_polars.plot import _charts
 from dp_polars.plot._charts import Look, checked, figure
 from dp_polars.plot._figures import (
+    PANEL,
     Groups,
     Points,
     groups_of,
@@ -443,7 +444,7 @@ def _boxes(
 
 
 _HEIGHT, _IN_A_ROW = 130, 3
-_SHORT = 7  # values with at most this number of characters are written upright
+_LETTER = 6  # pixels of a letter below the x axis
 
 
 @called
@@ -519,12 +520,17 @@ def cube(
         notes.append(f"The first {shown} of {plural(every, 'panel')}.")
     notes += _of_claim([*claim["columns"].values()])
     order = labels.values(places)
+    named = dict(zip(places.cast(pl.String), order, strict=True))
     found = found.with_columns(
-        pl.Series("panel", labels.values(found["panel"])), pl.Series("place", labels.values(found["place"]))
+        pl.Series("panel", labels.values(found["panel"])), pl.Series("place", [named[one] for one in found["place"]])
     )
-    axis = _charts.axis_of(labels.column(along), labelAngle=0 if max(map(len, order)) <= _SHORT else -60)
     style = {"format": "%"} if name == SHARE else {"tickCount": 5}
     what = labels.column(counted) if name == COUNT else f"share of the {labels.column(counted)}"
+    listed = found["panel"].unique(maintain_order=True).to_list()
+    columns = max(1, min(_IN_A_ROW, len(listed), width_of(look) // PANEL)) if panels else 1
+    width = width_of(look) // columns
+    upright = _LETTER * max(map(len, order)) <= width // len(order)
+    axis = _charts.axis_of(labels.column(along), labelAngle=0 if upright else -60)
     base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))
     y = alt.Y("low:Q", axis=_charts.axis_of(what, **style))
     line = base.mark_rule(color=_charts.COLORS[0], strokeWidth=2).encode(y=y, y2="high:Q")
@@ -534,9 +540,6 @@ def cube(
     dot = base.mark_circle(color=_charts.COLORS[0], size=36, opacity=1).encode(
         y="number:Q", tooltip=["panel", "place", "number", "low", "high"]
     )
-    listed = found["panel"].unique(maintain_order=True).to_list()
-    columns = min(_IN_A_ROW, len(listed)) if panels else 1
-    width = width_of(look) // max(1, columns)
     layers: list[Any] = [line, *ends, dot]
     chart: Any = alt.LayerChart(layer=layers, data=found, width=width, height=look.get("height", _HEIGHT))
     if panels:

@@ -205,10 +205,10 @@ def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
     return alt.Axis(title=title, **{**_AXIS, **style})
 
 
-def names_axis(labels: Sequence[str], *, font: int = 12) -> alt.Axis:
+def names_axis(labels: Sequence[str], *, font: int = 12, limit: int = 340) -> alt.Axis:
     """Return a y axis of names, of ranks 0, 1, …."""
     style: dict[str, Any] = {"labelFontSize": font, "labelExpr": f"{json.dumps(_drawable([*labels]))}[datum.value]"}
-    return alt.Axis(title=None, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
+    return alt.Axis(title=None, labelLimit=limit, labelPadding=6, ticks=False, domain=False, **style)
 
 
 def title(text: str, *note: str) -> alt.TitleParams:
@@ -228,13 +228,19 @@ _ON_PAGE = (
 )
 
 
-def svg_on_page(chart: alt.TopLevelMixin, said: str) -> str:
-    """Return a figure for a page that may be light or dark, with what a screen reader says of it."""
+def svg_on_page(chart: alt.TopLevelMixin, said: str, kind: str, least: float = 0) -> str:
+    """Return a figure for a page that may be light or dark, with what a screen reader says of it.
+
+    `kind` is its class on the page, and `least` how much smaller it may be drawn there.
+    """
     spec = chart.to_dict(validate=False)
     spec["config"] = {**spec.get("config", {}), "aria": False}
     svg = _drawn(json.dumps(_drawable(spec)))
     for pattern, instead in _ON_PAGE:
         svg = pattern.sub(instead, svg, count=1 if instead == "" else 0)
+    width = re.search(r'width="(\d+)"', svg)
+    least_wide = f' style="min-width: {math.floor(least * int(width[1]))}px"' if least and width else ""
+    svg = svg.replace('class="marks"', f'class="{kind}"{least_wide}', 1)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(_drawable(said))}" ', 1)
 
 

@@ -23,7 +23,7 @@ else:
 
 
 _WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one of numbers
-_IN_A_ROW, _PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
+_IN_A_ROW, PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
 _GROUPED = 6  # values of a second key whose dots still are in one row
 _COLUMNS = 24  # values of a second key that a heat map shows side by side
 _NAME, _PAGE = 340, 660  # the widest name, and a page
@@ -45,6 +45,11 @@ def _width_next_to(names: Sequence[str], look: Look) -> int:
     """Return how wide panels are next to names, so that both together fit a printed page."""
     of_names = min(_NAME, 7 * max(map(len, names)))
     return look.get("width", max(2 * _NUMBERS, min(WIDTH, _PAGE - of_names)))
+
+
+def _limit(look: Look) -> int:
+    """Return how wide a name may be next to panels of a given width."""
+    return min(_NAME, 2 * look.get("width", 5 * _NAME) // 5)
 
 
 class Points(NamedTuple):
@@ -118,7 +123,7 @@ def rows_of(
     def rows(*, first: bool) -> alt.Y:
         # All rows in each panel: one that a panel shows nothing of would let the others move up, to other names.
         scale = alt.Scale(domain=[*range(len(listed))])
-        return alt.Y("rank:O", scale=scale, axis=names_axis(listed) if first else None)
+        return alt.Y("rank:O", scale=scale, axis=names_axis(listed, limit=_limit(look)) if first else None)
 
     found: list[alt.HConcatChart] = []
     widest = _width_next_to(listed, look)
@@ -224,7 +229,7 @@ def over_time(
     if not is_date:
         ranked = ranked.with_columns(pl.Series("rank", labels.values(part[time])))
     several, one = len(order) > len(COLORS), len(order) == 1
-    columns = max(1, min(_IN_A_ROW, len(order), width_of(look) // _PANEL)) if several else 1
+    columns = max(1, min(_IN_A_ROW, len(order), width_of(look) // PANEL)) if several else 1
     width = (width_of(look) - _GAP) // columns - 12 * (columns > 1)
     panels = []
     for name, from_zero in numbers:
@@ -292,7 +297,9 @@ def heat_maps(
         base: Any = alt.Chart(points, width=width, height=height, title=_above(labels.column(name)))
         base = base.encode(
             x=alt.X("column:N", sort=order, axis=top),
-            y=alt.Y("rank:O", scale=alt.Scale(domain=[*range(len(listed))]), axis=names_axis(listed)),
+            y=alt.Y(
+                "rank:O", scale=alt.Scale(domain=[*range(len(listed))]), axis=names_axis(listed, limit=_limit(look))
+            ),
             tooltip=list(_RANGE),
         )
         shade = alt.Scale(range=_SHADES)

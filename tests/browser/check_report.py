@@ -96,7 +96,7 @@ return [light(page), found.sort((a, b) => a[0] - b[0])];
 """)
 # Of each drawing: its right end and that of its box, its rightmost letter, and the least height of its letters.
 DRAWINGS = with_common("""
-return [...document.querySelectorAll('figure > svg')].map((svg) => {
+return [...document.querySelectorAll('figure > svg')].filter((svg) => box(svg).width).map((svg) => {
   const scale = box(svg).width / svg.viewBox.baseVal.width;
   const texts = [...svg.querySelectorAll('text')];
   return {

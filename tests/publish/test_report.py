@@ -149,7 +149,7 @@ def test_a_page_that_is_whole_and_escaped(tmp_path):
     assert not {"script", "img", "i", "b", "link", "iframe"} & {*reader.tags}
     drawn = is_here("altair") and is_here("vl_convert")
     assert reader.tags.count("figure") == drawn
-    assert reader.tags.count("svg") == drawn
+    assert reader.tags.count("svg") == 2 * drawn  # one for phones
     # No network: no attribute is a URL but the names of SVG's own words.
     urls = [(name, value) for name, value in reader.attributes if re.search("//|url\\(", value or "")]
     assert all(name.startswith("xmlns") for name, _ in urls), urls
@@ -270,6 +270,49 @@ def test_few_people_keys_and_no_rows(tmp_path):
         reader = read(dpp.report(released, keys, tmp_path / "b.html"))
         assert "svg" not in reader.tags
         assert [len(one["rows"]) for one in tables_in(tmp_path / "b.html")] == [released.height]
+
+
+def test_selected_keys_have_their_numbers_of_people(tmp_path):
+    rows = ROWS.with_columns(ward=pl.lit("one"), year=2025)
+    keys = rows.dp.protect("patient", max_groups=1).keys("ward", "year", with_counts=True, rho=0.5, delta=1e-6)
+    released = keys.release()
+    count = released["count"].item() * 1000  # so that thousands are told apart
+    path = dpp.report(released.with_columns(count=pl.lit(count)), keys, tmp_path / "page.html", labels={"count": "n"})
+    (table,) = tables_in(path)
+    assert table["headers"] == ["ward", "year", "n"]
+    assert table["rows"] == [(["one", "2025"], [f"{count:,}"], [None])]
+    assert "enough people have. Shown with 95 % from" in path.read_text(encoding="utf-8")
+
+
+def test_words_that_are_too_long_may_be_broken_and_empty_ones_are_named(tmp_path):
+    long = "<" + "ab" * 20
+    query = dpp.protect(None).group_by({"ward": [long, "", "short word"]}).agg(dpp.len(epsilon=1).alias(long))
+    path = dpp.report(query.release(pl.DataFrame({"ward": [long]})), query, tmp_path / "page.html")
+    (table,) = tables_in(path)
+    assert table["headers"] == ["ward", long]
+    assert [names for names, _, _ in table["rows"]] == [[long], ["(empty)"], ["short word"]]
+    page = path.read_text(encoding="utf-8")
+    assert f"&lt;{long[1:16]}<wbr/>{long[16:32]}<wbr/>{long[32:]}</th>" in page
+    assert "short word</th>" in page
+
+
+def test_figures_of_cubes_and_lines_fit_a_page_and_say_what_is_left_out(tmp_path):
+    need("altair")
+    groups = [f"place {number}" for number in range(40)]
+    empty = pl.DataFrame(schema={"patient": pl.Int64, "place": pl.String, "month": pl.Date})
+    private = empty.dp.protect("patient", max_groups=1)
+    query = private.group_by({"place": groups, "month": MONTHS}).agg(people=dpp.n_people(epsilon=1))
+    page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "The first 30 of 40 groups are shown." in page
+    cube = private.cube({"place": groups, "month": MONTHS}, epsilon=1)
+    page = dpp.report(cube.release(), cube, tmp_path / "cube.html").read_text(encoding="utf-8")
+    assert "The first 18 of 40 groups are shown." in page
+    drawn = "".join(re.findall("<svg.*?</svg>", page, re.DOTALL))
+    assert f">{MONTHS[0]:%Y-%m}<" in drawn
+    assert f">{MONTHS[0]}<" not in drawn
+    heights = [int(one) for one in re.findall(r'<svg[^>]*class="broad"[^>]*height="(\d+)"', page)]
+    assert heights
+    assert max(heights) <= 1500
 
 
 def test_figures_hold_no_characters_that_an_svg_lacks(tmp_path):
@@ -462,7 +505,14 @@ def test_a_screen_reader_finds_headers_and_texts_for_figures(tmp_path):
     assert reader.tags.count("th") == reader.attributes.count(("scope", "row")) + reader.attributes.count(
         ("scope", "col")
     )
-    assert reader.attributes.count(("role", "img")) == reader.tags.count("svg") == 1
+    assert reader.attributes.count(("role", "img")) == reader.tags.count("svg") == 2
+    # Only one of them is shown, so a screen reader finds one.
+    assert [value for name, value in reader.attributes if name == "class" and value in ("broad", "slim")] == [
+        "broad",
+        "slim",
+    ]
+    style = (tmp_path / "page.html").read_text("utf-8").partition("</style>")[0]
+    assert ".slim { display: none !important; }" in style
     assert ("aria-label", "Figure: Stays. The table below has its numbers.") in reader.attributes
     assert ("lang", "en") in reader.attributes
 
