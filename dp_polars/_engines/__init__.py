@@ -1,4 +1,5 @@
-"""From private rows to histograms: Polars, SQL by Ibis, and Spark. Files of the same name do the same.
+"""Engines turn private rows into histograms: Polars, SQL through Ibis, and Spark.
 
-Each fulfils the contract of `_release.contract`. Private rows come in; histograms, still private, go out to the draw.
+Files of the same name do the same. Each engine fulfils the contract of `_release.contract`.
+Histograms are still private. The draw reads them.
 """

@@ -1,1 +1,1 @@
-"""The engine of Polars: `engine.PolarsEngine`, the contribution limits, people and sums."""
+"""The Polars engine: `engine.PolarsEngine`, contribution limits, people and sums."""

@@ -1,4 +1,4 @@
-"""Weights of people as expressions of Polars."""
+"""Weights of people as Polars expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 
 class _Expressions:
-    """The arithmetic of Polars: see `_mechanisms.person_weights.Arithmetic`."""
+    """Arithmetic of Polars: see `_mechanisms.person_weights.Arithmetic`."""
 
     choose: ClassVar = staticmethod(lambda condition, yes, no: pl.when(condition).then(yes).otherwise(no))
     quotient: ClassVar = staticmethod(lambda number, by: number // by)

@@ -1,4 +1,4 @@
-"""Which rows of a person stay: one random order of groups, and one of rows."""
+"""Apply contribution limits: one random order of each person's groups, and one of their rows."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from dp_polars._release.protection import Limits
 
 Marks = NDArray[np.bool_]
 
-_PAIRS_PER_ROW = 4  # places of a table for each row, up to which pairs are numbered by it, not by sorting
+_PAIRS_PER_ROW = 4  # up to this many (owner, label) pairs per row, a table numbers them, else a sort
 
 
 @dataclass(frozen=True, eq=False)
 class BoundedRows:
-    """The rows of people that one spec keeps."""
+    """Rows of people, and the limits that one spec puts on them."""
 
     limits: Limits
-    contributing: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
-    # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
+    contributing: Marks | None = None  # shape (n,): rows with a value for the spec. None: all rows.
+    # Shape (n,), if people count: a person's rows with the same group and code are one. None: rows count.
     codes: NDArray[np.integer] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """The rows that stay for a spec."""
+    """The rows that stay for one spec."""
 
-    # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
+    # Places of the rows that stay, ascending. If people count: one row for each group and code of a person.
     rows: Ints
-    # Shape (n,), where people count: a number for the person, the group and the code of each row that contributes, none
-    # much above n; -1 for other rows.
+    # Shape (n,), if people count: each contributing row's number for its person, group and code. Numbers are hardly
+    # above n; other rows have -1.
     whose: Ints | None = None
 
 
 def keep(
     lengths: Ints, groups: NDArray[np.integer], specs: Sequence[BoundedRows], rng: Rng | None = None
 ) -> list[Stays]:
-    """Return what stays for each spec, by one order of each person's groups and one of each person's rows.
+    """Return the rows that stay for each spec, by one order of each person's groups and one of their rows.
 
-    Both are uniformly random, independent of each other, and chosen by words of that person's own. A spec keeps, of
-    its contributing rows, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of
-    these the first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only
-    where a bound binds.
+    Both orders are uniformly random and independent, and use random words of that person only.
+    A spec keeps the first `limits.groups` groups of its contributing rows.
+    In each group it keeps the first `limits.rows_per_group` rows, and of these the first `limits.rows`.
+    If people count, a code has the place of its first row. Orders are drawn only for people over a limit.
 
     `lengths`: shape (p,): rows of each person; they add up to n.
-    `groups`: shape (n,): the group of each row, person after person, and of each person group after group.
+    `groups`: shape (n,): the group of each row, sorted by person and then by group.
     """
     rng = rng or system_rng()
     people, owner = len(lengths), owners(lengths)
@@ -77,56 +77,56 @@ def keep(
     if over_rows.any():
         by_row = _RandomOrder.drawn((over_pair | over_rows[person])[pair], person[pair], rng)
         by_pair = by_row.within(pair)
-    else:  # only the order within each pair is looked at
+    else:  # only the order within each pair matters
         by_row = by_pair = _RandomOrder.drawn(over_pair[pair], pair, rng)
     return [view.stays(pair, by_group, by_pair, by_row) for view in views]
 
 
 @dataclass(frozen=True, eq=False)
 class _RandomOrder:
-    """Some items one after the other, those of one label together."""
+    """Items sorted by label, in a random order within each label."""
 
     items: Ints
-    labels: NDArray[np.integer]  # ascending: one of each item
+    labels: NDArray[np.integer]  # ascending, one for each item
 
     @classmethod
     def drawn(cls, some: Marks, labels: Ints, rng: Rng) -> _RandomOrder:
-        """Return the marked items by label, which ascends already, in a random order where it is equal."""
+        """Return the marked items. `labels` ascend already; items with equal labels are shuffled."""
         items = np.flatnonzero(some)
         labels = labels[items]
         return cls(items[_shuffle(labels, rng)], labels)
 
     def within(self, labels: Ints) -> _RandomOrder:
-        """Return the same items by another label, in the same order where it is equal."""
+        """Return the same items sorted by another label, without changing the order within a label."""
         keys = labels[self.items].view(np.uint64)
         order, ascending = _placed(keys << _place_bits(keys))
         return _RandomOrder(self.items[order], ascending)
 
     def keep_first(self, marks: Marks, most: int | None) -> None:
-        """Take all marks away from the items of each label but the first `most` ones."""
+        """Unmark all but the first `most` marked items of each label."""
         if most is None:
             return
         along = np.flatnonzero(marks[self.items])
         labels = self.labels[along]
-        # An item is over the bound if the marked one `most` places before it is of the same label.
+        # An item is over the limit if the marked item `most` places before it has the same label.
         over = along[most:][np.flatnonzero(labels[most:] == labels[:-most])]
         marks[self.items[over]] = False
 
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """What contributes to a spec: the rows, how many count in each pair, and where people count, whose each is."""
+    """The rows that contribute to a spec, and their number in each pair."""
 
     limits: Limits
-    marks: Marks  # where people count, one row of each group and code of a person
+    marks: Marks  # if people count, one row for each group and code of a person
     counts: Ints
     whose: Ints | None = None
 
     @classmethod
     def of(cls, asked: BoundedRows, pair: Ints, first: Ints) -> _View:
-        """Return the view of rows of these pairs, each of which begins at its first row."""
+        """Return the view of rows. `pair` numbers their pairs, and `first` has the first row of each pair."""
         pairs = len(first)
-        if asked.contributing is None and asked.codes is not None and not asked.codes.any():  # one row of each pair
+        if asked.contributing is None and asked.codes is not None and not asked.codes.any():  # one row in each pair
             marks = np.zeros(len(pair), bool)
             marks[first] = True
             return cls(asked.limits, marks, np.ones(pairs, np.int64), pair)
@@ -158,9 +158,9 @@ class _View:
         return Stays(np.flatnonzero(marks), self.whose)
 
     def _first(self, whose: Ints, by_row: _RandomOrder) -> Marks:
-        """Mark the first row of each group and code of a person; where no order was drawn, the one that is marked."""
+        """Mark the first row of each group and code of a person, or the marked row if no order was drawn."""
         marks, first = np.zeros(len(whose), bool), np.full(whose.max(initial=-1) + 1, -1)
-        for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # where it is written to again, the last stays
+        for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # of repeated writes, the last one counts
             seen = order[whose[order] >= 0]
             first[whose[seen]] = seen
         marks[first[first >= 0]] = True
@@ -168,7 +168,7 @@ class _View:
 
 
 def random_few(lengths: Ints, most: int, rng: Rng) -> Marks:
-    """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
+    """Mark `most` random items of each owner with more, and all items of others, shape (n,)."""
     owner = owners(lengths)
     stays = np.ones(len(owner), bool)
     _RandomOrder.drawn((lengths > most)[owner], owner, rng).keep_first(stays, most)
@@ -176,14 +176,14 @@ def random_few(lengths: Ints, most: int, rng: Rng) -> Marks:
 
 
 def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
-    """Return a number for each pair of an owner (ascending) and a label, shape (n,), none much above n."""
+    """Return a number for each pair of an owner (ascending) and a label, shape (n,), hardly above n."""
     size = int(labels.max(initial=0)) + 1
     if owners * size <= _PAIRS_PER_ROW * len(owner):
         numbers = owner * size
-        np.add(numbers, labels, out=numbers, casting="unsafe")  # uint64 labels would make floats
+        np.add(numbers, labels, out=numbers, casting="unsafe")  # adding uint64 labels would give floats
         return numbers
     bits = (size - 1).bit_length()
-    if bits + owners.bit_length() > 64:  # only then: it is another sort
+    if bits + owners.bit_length() > 64:  # only then, because it is another sort
         labels = np.unique(labels, return_inverse=True)[1]
         bits = _bits(labels)
     keys = (owner.view(np.uint64) << np.uint64(bits)) | labels.astype(np.uint64)
@@ -196,7 +196,7 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
 
 
 def _shuffle(labels: Ints, rng: Rng) -> Ints:
-    """Return an order of the items by their labels, exactly uniform where these are equal."""
+    """Return an order of the items by label, exactly uniform among equal labels."""
     bits = np.uint64(64 - max(_bits(labels), 1))
     keys = labels.view(np.uint64) << bits
     keys |= rng(len(labels)) >> (np.uint64(64) - bits)
@@ -204,14 +204,14 @@ def _shuffle(labels: Ints, rng: Rng) -> Ints:
     is_new = begin_runs(ascending)
     if is_new.all():
         return order
-    # Too few bits for some: they are labels that share a number now, and get more.
+    # Random words collided for some items. The collisions become labels, and get more bits.
     return order[_shuffle(marked_so_far(is_new) - 1, rng)]
 
 
 def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
-    """Return the order of the keys by all but their last bits, which make room for the place, and these in that order.
+    """Sort keys by all but their last bits, which are replaced by places; return the places and the sorted keys.
 
-    It is one sort of one word.
+    This takes one sort of 64-bit words.
     """
     places = _place_bits(keys)
     words = sorted_words((keys >> places << places) | np.arange(len(keys), dtype=np.uint64))

@@ -1,4 +1,4 @@
-"""The engine of Polars: histograms of rows and of people, in this process."""
+"""The Polars engine: histograms of rows and of people, in this process."""
 
 from __future__ import annotations
 
@@ -74,19 +74,19 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
 
-# Counters in all, of eight bytes.
+# Counters in total, each of eight bytes.
 _MOST_COUNTERS = 1 << 23
-# Combinations of values of several key columns, in a table of their groups.
+# The most combinations of key values for which a table of groups is built.
 _MOST_COMBINATIONS = 1 << 22
-# Rows that a thread counts at once: at least, since their temporaries stay in the cache; and at most, since the sums of
-# their weights, each at most 2**30 (`_bins/weights.py`), are then exact as floats.
+# Rows that a thread counts at once. At least: so few that temporaries stay in the cache. At most: so few that sums of
+# weights (each at most 2**30, `_bins/weights.py`) are exact as floats.
 _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 
 _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
 
 
 def fit_arrays(groups: int, specs: Sequence[HistogramSpec], together: Sequence[Sequence[int]]) -> bool:
-    """Return whether there is room for the counters of specs that are alike; public sizes alone decide it."""
+    """Return whether the counters of alike specs fit into memory. Only public sizes decide."""
     counters = 0
     for spec_numbers in together:
         weighed = sum(specs[number].row_weight is not None for number in spec_numbers)
@@ -97,13 +97,13 @@ def fit_arrays(groups: int, specs: Sequence[HistogramSpec], together: Sequence[S
 
 
 def _are_held(groups: int, spec: HistogramSpec) -> bool:
-    """Return whether rows are held and put in groups: ordered values of which hardly two are equal."""
+    """Return whether rows are held and then grouped: for ordered values that hardly ever repeat."""
     is_fine = _cells(groups, spec.binning.size) > _MOST_COUNTERS
     return is_fine and isinstance(spec.binning, NearestBinning) and spec.row_weight is None
 
 
 def _cells(groups: int, size: int) -> int:
-    """Return how many cells there are: one more group and one more code take up rows of neither."""
+    """Return the number of cells. The extra group and the extra code are for rows without one."""
     return (groups + 1) * (size + 1)
 
 
@@ -114,15 +114,15 @@ def count_rows(
     together: Sequence[Sequence[int]],
     engine: EngineType,
 ) -> dict[int, Histogram]:
-    """Return the histogram of rows of each spec that `together` names, by its position, all by one scan."""
+    """Return the histogram of rows for each spec in `together`, by its position, from one scan."""
     groups = 1 if keys is None else keys.height
     kinds = [(numbers, [specs[number] for number in numbers]) for numbers in together]
     counts = [(_Held if _are_held(groups, of[0]) else _Counts)(groups, numbers, of) for numbers, of in kinds]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
-    filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
+    filters_scans = not is_joined and may_filter_scans(rows)  # this function adds no filter
     optimizations = ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS
-    # In memory, Polars would hold a column for every weight.
+    # Only when streaming: in memory, Polars would build a column for every weight.
     plan = grouped(rows, keys, specs, together) if by_name(engine) == "streaming" and not is_joined else None
     if plan is not None:
         sums = plan.collect(engine="streaming", optimizations=optimizations)
@@ -134,7 +134,7 @@ def count_rows(
     plain_keys = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
     columns = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else plain_keys)]
     columns += [column for counters in counts for column in counters.columns]
-    # A constant gets as many rows as the frame.
+    # `with_columns` first, so that a constant has as many rows as the frame.
     plan = rows.with_columns(columns).select(expr.meta.output_name() for expr in columns)
     if keys is not None and is_joined:
         plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
@@ -150,14 +150,14 @@ def count_rows(
 
         in_parallel(count_slice, [(start, start + step) for start in range(0, batch.height, step)])
 
-    # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
+    # Lazy, because Polars 1.36 ignores the `optimizations` of `sink_batches`.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
     sink.collect(engine=by_name(engine), optimizations=optimizations)
     return {number: histogram for counters in counts for number, histogram in counters.histograms()}
 
 
 class _Counted:
-    """The counts of rows, for specs that are alike."""
+    """Counters for alike specs."""
 
     def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
         self._groups, self._numbers, self._size = groups, numbers, specs[0].binning.size
@@ -168,7 +168,7 @@ class _Counted:
 
 
 class _Counts(_Counted):
-    """The rows of each cell, a group and a code, and the sums of their weights."""
+    """Number of rows in each cell (a group and a code), and the sums of their weights."""
 
     def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
         super().__init__(groups, numbers, specs)
@@ -177,7 +177,7 @@ class _Counts(_Counted):
         self._sums = [None if weigh is None else np.zeros(self.cells, np.int64) for weigh in self._weigh]
 
     def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
-        """Count some rows, of these groups."""
+        """Count rows of these groups."""
         values = [batch[column.meta.output_name()] for column in self.columns]
         cells = self._cells_of(values, batch.height, group)
         rows = np.bincount(cells, minlength=self.cells)
@@ -192,9 +192,9 @@ class _Counts(_Counted):
                     total += more
 
     def add_sums(self, sums: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
-        """Count rows that `polars_sums` has added up."""
+        """Count rows that `grouped` has added up."""
         first = self._numbers[0]
-        # One code, where nothing is grouped by a column.
+        # No column: every row has the same code.
         values = [sums[name] for name in [f"column {first} 0"] if name in sums.columns]
         cells = self._cells_of(values, sums.height, group)
         np.add.at(self._rows, cells, sums[f"rows {first}"].to_numpy())
@@ -204,12 +204,12 @@ class _Counts(_Counted):
 
     def _cells_of(self, values: Sequence[pl.Series], height: int, group: NDArray[np.integer] | None) -> Ints:
         cells = np.zeros(height, np.int64) if group is None else group.astype(np.int64) * (self._size + 1)
-        if values:  # otherwise every row has the code 0
+        if values:  # else every row has the code 0
             cells += self._encode(values).astype(np.int64, copy=False)
         return cells
 
     def histograms(self) -> list[tuple[int, Histogram]]:
-        """Return the histogram of each spec, and its position."""
+        """Return each spec's position and histogram."""
         rows = self._rows.reshape(self._groups + 1, self._size + 1)
         rows[self._groups], rows[:, self._size] = 0, 0
         sizes, cells = np.count_nonzero(rows, axis=1)[: self._groups], np.flatnonzero(self._rows != 0)
@@ -220,21 +220,21 @@ class _Counts(_Counted):
         ]
 
 
-# Rows that are held one by one, of twelve bytes or less each.
+# The most rows held one by one, each of at most twelve bytes.
 _MOST_HELD = 1 << 26
 
 
 class _Held(_Counted):
-    """The groups and codes of rows; how many rows each cell has, if there are too many rows to hold."""
+    """Groups and codes of single rows; with too many rows, the number in each cell."""
 
     def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
         super().__init__(groups, numbers, specs)
-        self.cells = 0  # that are counted
+        self.cells = 0  # cells of counters
         self._rows = list[tuple[NDArray[np.integer], NDArray[np.integer]]]()
         self._sums = list[tuple[NDArray[np.uint64], Ints]]()
 
     def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
-        """Hold some rows, of these groups."""
+        """Hold rows of these groups."""
         code = self._encode([batch[column.meta.output_name()] for column in self.columns])
         group = np.zeros(len(code), np.uint8) if group is None else group
         counts = np.flatnonzero((code < self._size) & (group < self._groups))
@@ -256,14 +256,14 @@ class _Held(_Counted):
         self._rows.clear()
 
     def histograms(self) -> list[tuple[int, Histogram]]:
-        """Return the histogram of each spec, and its position: of all rows, group by group, where these are held."""
+        """Return each spec's position and histogram. Held rows are sorted by group."""
         histogram = self._of_sums() if self._sums else self._of_rows()
         return [(number, histogram) for number in self._numbers]
 
     def _of_rows(self) -> Histogram:
         lengths = np.zeros(self._groups, np.int64)
         groups, codes = self._together()
-        # In a frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
+        # As columns of a frame with two names: Polars 1 confuses two arrays of equal name and length in its plans.
         rows = pl.DataFrame({"group": groups, "code": codes}).group_by("group").agg("code").sort("group")
         lengths[rows["group"].to_numpy()] = rows["code"].list.len().to_numpy()
         return RowsByGroup(rows["code"].explode(empty_as_null=False).to_numpy(), lengths, self._size)
@@ -279,7 +279,7 @@ class _Held(_Counted):
 
 
 def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:
-    """Return what gives rows the number of their group, or the number of groups; None if a table has no room."""
+    """Return a function from rows to group numbers. None: there are too many combinations for a table."""
     distinct = [column.unique(maintain_order=True).alias("") for column in keys]
     sizes = [len(values) + 1 for values in distinct]
     if keys.width > 1 and math.prod(sizes) > _MOST_COMBINATIONS:
@@ -307,20 +307,20 @@ def _joined(batch: pl.DataFrame) -> NDArray[np.integer]:
     return batch["group"].to_numpy()
 
 
-# What rows of people may take at once, as they are grouped: their codes, their weights, and whose they are.
+# Memory for the codes, weights and people of rows while they are grouped.
 _PARTITION_BYTES = 1 << 30
-# The person of a row, the number of its group, its place among the person's rows, and what Polars groups these by.
+# The person, the group number, the place among the person's rows, and Polars' own data for grouping.
 _BYTES_OF_ROW = 24
-# Cells for each occupied one up to which they are put in order by their places, not by sorting.
+# Up to this many cells per occupied cell, cells are ordered by a table, else by a sort.
 _CELLS_PER_COUNT = 8
 
 
 class PolarsEngine(LocalEngine):
     """Rows in a frame, a file or a stream, counted by Polars in this process.
 
-    `partitions`: in how many parts people are counted, one after the other, each by a scan of the rows. None: as many
-        as give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
-        arguments are all that the plan depends on.
+    `partitions`: how many parts of the people are counted, one after the other, each in its own scan.
+    None: parts of about 1 GiB; the rows are counted first to find their number.
+    The plan depends only on `partitions` and the sizes of public arguments.
     """
 
     runs_expressions = True
@@ -331,24 +331,24 @@ class PolarsEngine(LocalEngine):
 
     @classmethod
     def of(cls, plan: pl.LazyFrame, engine: EngineType = "auto", partitions: int | None = None) -> PolarsEngine:
-        """Return the engine of a plan that need not be opened."""
+        """Return the engine of a plan, without opening a source."""
         return cls(Source(plan, lambda: plan, marked=lambda: plan), engine, partitions)
 
     def mark(self) -> str:
-        """Return whether the rows lie in memory or in files, and of files in which ones."""
+        """Return whether the rows are in memory or in files, and the names of the files."""
         return "" if self._source.unread is None else mark_of(self._source.unread)
 
     def preprocessing(self) -> str | None:
-        """Return a digest of the plan, without the rows that it holds in memory; None where it has no text."""
+        """Return a digest of the plan without its rows in memory. None if the plan has no text."""
         source = self._source
         return None if source.unread is None or source.marked is None else text_of_plan(source.unread)
 
     def digest_of_rows(self, key: bytes) -> str | None:
-        """Return a keyed digest of the rows in memory; "" where none lie there."""
+        """Return a keyed digest of the rows in memory, or "" if there are none."""
         marked = self._source.marked
         try:
             return "" if marked is None else digest_of(marked(), key)
-        except (Exception, PanicException):  # of a conversion: the release fails of it, too
+        except (Exception, PanicException):  # the conversion failed, so the release fails too
             return None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
@@ -357,7 +357,7 @@ class PolarsEngine(LocalEngine):
         return self._source.unread.collect_schema()
 
     def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
-        """Return how many rows differ: they are compared in the types that they have."""
+        """Return how many rows of each list differ in the list's own types."""
         return [constants.n_unique() for constants in lists]
 
     def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
@@ -372,14 +372,14 @@ class PolarsEngine(LocalEngine):
         self._source = found[1]
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
-        """Refuse groups and candidates whose cells don't fit into one integer."""
+        """Refuse groups and candidates if their cells don't fit into one integer."""
         for output in work.outputs:
             for spec in output.specs:
                 Layout.of(work.groups, work.specs[spec].binning.size, f"Output {output.name!r}: ")
         return partial(self._histograms, work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
-        # Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
+        # "auto" means streaming here: it is Polars' fastest engine for grouping by many keys.
         engine = "streaming" if self._engine == "auto" else self._engine
 
         def find() -> tuple[pl.DataFrame, Ints]:
@@ -390,7 +390,7 @@ class PolarsEngine(LocalEngine):
         return find
 
     def _histograms(self, work: Work) -> list[Histogram]:
-        """Return the histogram of each spec, all from one scan of the rows (or one for each part of the people)."""
+        """Return each spec's histogram from one scan of the rows, or from one scan for each part of the people."""
         source = self._read()
         rows = work.rows(source)
         if work.per_person is not None:
@@ -403,7 +403,7 @@ class PolarsEngine(LocalEngine):
         return unflagged(self._source.read())
 
     def _parts(self, source: pl.LazyFrame, row: int) -> int:
-        """Return in how many parts people are counted, where each row takes `row` bytes."""
+        """Return the number of parts of the people, if each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
         progress.at(1, 2)
@@ -425,9 +425,10 @@ def count(
 ) -> list[Histogram]:
     """Return the histogram of each spec.
 
-    Rows where a column of the privacy unit is null or NaN are left out; without a unit nothing has to be bounded. The
-    columns of `keys` are named and typed as in `rows` (a Categorical there is text here), and row i is group i; with a
-    `Product`, the groups that have rows are counted. People are counted in `partitions`, one after the other.
+    Rows with null or NaN in the privacy unit are left out. Without a privacy unit there are no limits.
+    The columns of `keys` have the names and types of `rows` (text for a Categorical), and row i is group i.
+    With a `Product`, only groups with rows are counted.
+    People are counted in `partitions`, one after the other.
     """
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
@@ -454,7 +455,7 @@ def count(
             cells = [*weigh_people(frame, weighed, engine), *count_people(frame, drawn, engine)]
             of_kind = {kind.numbers: one for kind, one in zip([*weighed, *drawn], cells, strict=True)}
             more = [of_kind[kind.numbers] for kind in kinds]
-            # Nobody is in two parts.
+            # No person is in two parts.
             found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
     elif not isinstance(keys, Product) and fit_arrays(groups, specs, together):
         histograms = count_rows(rows, keys, specs, together, engine)
@@ -465,7 +466,7 @@ def count(
         of_spec = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
         sums = (of_spec[number].select("cell", _weight(spec, number)).sort("cell") for number, spec in enumerate(specs))
         pairs = ((column.to_numpy().astype(np.int64) for column in cells) for cells in sums)
-        # A group that has rows comes once.
+        # Each group with rows once.
         return [Histogram(groups, counts, np.array([len(groups)])) for groups, counts in pairs]
     return [
         _by_group(cells.select("cell", count=_weight(spec, number)), layouts[number], groups)
@@ -475,16 +476,16 @@ def count(
 
 
 def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
-    """Return the cells of each kind, without regard to people."""
+    """Return the cells of each kind, counted without limits."""
     if len(kinds) > 1:
-        # The rows are read once. Polars itself must not share the scan: see `NO_FILTER_IN_SCANS`.
+        # Scan once. Polars must not share the scan itself: see `NO_FILTER_IN_SCANS`.
         coded = collected([coded], engine)[0].lazy()
     plans, finds = zip(*(added_up_cells(coded, [kind], [kind.contributes]) for kind in kinds), strict=True)
     return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
 
 
 def _code_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
-    """Return the column that holds a spec's codes: one for all of the same binning. None: every code is 0."""
+    """Return the column of a spec's codes, shared by specs with the same binning. None: every code is 0."""
     spec = specs[number]
     if not spec.columns:
         return None
@@ -493,7 +494,7 @@ def _code_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
 
 
 def _weight_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
-    """Return the column of what is added up for a spec: one for all that add up the same. None: every weight is 1."""
+    """Return the column that a spec adds up, shared by specs that add up the same. None: every weight is 1."""
     spec = specs[number]
     if spec.added is None:
         return None
@@ -515,9 +516,9 @@ def _coded(
     keys: pl.DataFrame | Product | None,
     specs: Sequence[HistogramSpec],
 ) -> pl.LazyFrame:
-    """Return the rows of listed groups that say something: `person`, `group`, codes and weights.
+    """Return contributing rows in listed groups: `person`, `group`, codes and weights.
 
-    Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
+    All histograms use this one plan, so Polars scans the rows once.
     """
     columns = _made(specs)
     others = _numbered(rows, keys) if isinstance(keys, Product) else own_keys(rows, keys)
@@ -525,7 +526,7 @@ def _coded(
         others.append(person_of(privacy_unit, rows.collect_schema()).alias("person"))
     if not columns and not others:
         others.append(pl.lit(0, pl.UInt8).alias("row"))
-    # A constant gets as many rows as the frame.
+    # `with_columns` first, so that a constant has as many rows as the frame.
     coded = rows.with_columns(*columns.values(), *others)
     coded = coded.select(*columns, *(expr.meta.output_name() for expr in others))
     sizes = {_code_name(specs, number): spec.binning.size for number, spec in enumerate(specs)}
@@ -541,7 +542,7 @@ def _coded(
 
 
 def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
-    """Return the places of a row's keys among their values; their number where a key is not listed."""
+    """Return the place of each key among its values, or the number of values if the key is not listed."""
     schema, found = rows.collect_schema(), []
     for i, values in enumerate(keys.values):
         binning = CategoryBinning(Categories(values.alias("")), schema[values.name])
@@ -551,7 +552,7 @@ def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
 
 
 def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
-    """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
+    """Return codes and weights of each row, under our own names to avoid clashes with columns."""
     columns: dict[str, pl.Expr] = {}
     for number, spec in enumerate(specs):
         code, weight = _code_name(specs, number), _weight_name(specs, number)
@@ -571,7 +572,7 @@ def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
 
 
 def _compared(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> pl.Expr | None:
-    """Return the places of a column's values among few ones; None where a table of them is faster."""
+    """Return each value's place in a short list by comparing. None: a table is faster."""
     if len(values) > FEW or not is_equal_by_value(dtype):
         return None
     place = pl.lit(len(values), pl.UInt8)
@@ -581,7 +582,7 @@ def _compared(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> pl.Expr
 
 
 def _cuts(specs: Sequence[HistogramSpec]) -> list[Cut]:
-    """Return specs with what their rows count by."""
+    """Return specs with the expressions for their codes and weights."""
     columns = _made(specs)
 
     def of(name: str | None) -> pl.Expr | None:
@@ -595,7 +596,7 @@ def _weight_dtype(row_weight: Clamping) -> np.dtype[np.signedinteger]:
 
 
 def _bytes_of_row(specs: Sequence[HistogramSpec]) -> int:
-    """Return what the codes and weights of a row take."""
+    """Return the bytes for codes and weights of one row."""
     columns: dict[str | None, int] = {}
     for number, spec in enumerate(specs):
         columns[_code_name(specs, number)] = code_dtype(spec.binning.size).itemsize
@@ -610,7 +611,7 @@ def _by_row(
     function: Callable[[Sequence[pl.Series]], NDArray[np.generic]],
     dtype: np.dtype[np.generic],
 ) -> pl.Expr:
-    """Return an integer for every row, from what NumPy makes of columns."""
+    """Return an integer for every row, computed by NumPy from columns."""
     return pl.map_batches(
         list(columns) or [pl.lit(0)],
         silenced(lambda values: pl.Series(function(values).astype(dtype, copy=False))),
@@ -620,7 +621,7 @@ def _by_row(
 
 
 def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram:
-    """Return the histogram with the cells taken apart, sorted."""
+    """Split cells into groups and codes, sorted."""
     cells: NDArray[np.integer]
     if 1 << layout.bits <= _CELLS_PER_COUNT * histogram.height:
         every = np.zeros(1 << layout.bits, np.int64)
@@ -634,7 +635,7 @@ def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram
     if layout.group_bits:
         group_numbers = (cells >> layout.code_bits).astype(np.int64)
         return Histogram.of_cells(group_numbers, cells & ((1 << layout.code_bits) - 1), counts, groups)
-    # With one group there is nothing to take apart.
+    # With one group, a cell is a code.
     return Histogram(cells.astype(np.int64), counts, np.array([len(cells)]))
 
 
@@ -642,7 +643,7 @@ def _sorted(histogram: pl.DataFrame, layout: Layout) -> tuple[NDArray[np.integer
     """Return the cells in ascending order, and their counts."""
     cells, counts = histogram["cell"].to_numpy(), histogram["count"].to_numpy()
     bits = int(counts.max(initial=0)).bit_length()
-    if layout.bits + bits <= 64 and counts.min(initial=0) >= 0:  # both in one word, which sorts several times as fast
+    if layout.bits + bits <= 64 and counts.min(initial=0) >= 0:  # one word sorts several times as fast
         words = cells.astype(np.uint64) << np.uint64(bits)
         words |= counts.astype(np.uint64)
         words = sorted_words(words)
@@ -651,21 +652,22 @@ def _sorted(histogram: pl.DataFrame, layout: Layout) -> tuple[NDArray[np.integer
     return cells[order], counts[order]
 
 
-# Combinations of public values by which rows are grouped: a table of them stays in the cache.
+# The most combinations of public values by which rows are grouped: their table stays in the cache.
 _MOST_GROUPED = 1 << 17
 
 
 def grouped(
     rows: pl.LazyFrame, keys: pl.DataFrame | None, specs: Sequence[HistogramSpec], together: Sequence[Sequence[int]]
 ) -> pl.LazyFrame | None:
-    """Return the sums of all specs for each combination of listed values; None where that is not Polars' to find.
+    """Return a plan that adds up all specs for each combination of listed values, or None.
 
-    That is so where a binning or a row weight is no arithmetic of Polars, or where there are too many combinations.
-    Public sizes and types alone decide it.
+    None: a binning or a row weight is no Polars expression, or there are too many combinations.
+    Only public sizes and types decide.
 
-    Its columns: `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each
-    kind `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
-    may be null, or stand for itself.
+    Columns: `key i`; `column n 0` with the categories of spec n.
+    `rows n` is the number of rows that count, for the first spec n of each kind.
+    `weight n` is the sum of weights, for each spec n with weights.
+    A value that is not listed is null or stays as it is.
     """
     schema = rows.collect_schema()
     named = [] if keys is None else [pl.col(key.name).alias(f"key {place}") for place, key in enumerate(keys)]
@@ -700,17 +702,18 @@ def grouped(
     columns = [column for column, _ in filter(None, by)]
     if None in by or math.prod(most for _, most in filter(None, by)) > _MOST_GROUPED:
         return None
-    # Under names of our own, so that no column's name can be in the way. A constant gets as many rows as the frame.
+    # Our own names avoid clashes with columns. `with_columns` first, so that a constant has as many rows as the frame.
     named.append(pl.lit(1, pl.Int64).alias("row"))
     plan = rows.with_columns(named).select(column.meta.output_name() for column in named).select(*columns, "row", *read)
     return plan.group_by(name for name, *_ in values).agg(sums) if values else plan.select(sums)
 
 
 def _listed(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> tuple[pl.Expr, int] | None:
-    """Return a column with few values that are not listed, and how many it has at most, with null.
+    """Return a column with few unlisted values, and the most different values it can have, with null.
 
-    The values have the column's type, but are texts for a Categorical. None where Polars may take other values for
-    equal than we do. It is no filter of rows: Polars may move a filter into a scan.
+    `values` have the column's type (texts for a Categorical).
+    None: Polars may treat other values as equal than we do.
+    Rows are not filtered, because Polars may move a filter into a scan.
     """
     if not len(values):
         return None

@@ -1,4 +1,4 @@
-"""Whole numbers in the place of people: found once for a release, whatever tells people apart."""
+"""Replace people by whole numbers, once for each release, for any type of privacy unit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PART = 1 << 18
 
 
 def labelled(person: pl.Series) -> pl.Series:
-    """Return a whole number for each row that says whose it is. No row is null, nor a field of one.
+    """Return a whole number for each row's person. No row or field is null.
 
-    The work of Polars follows from the types alone, unless two texts have the same hash of 64 bits.
+    Polars' work depends only on the types, unless two texts have the same 64-bit hash.
     """
     dtype = person.dtype
     if dtype.is_integer() and not column_types.is_wide(dtype):
@@ -30,7 +30,7 @@ def labelled(person: pl.Series) -> pl.Series:
 
 
 def _together(fields: list[pl.Series]) -> NDArray[np.unsignedinteger]:
-    """Return a number for each combination of the numbers in several columns."""
+    """Return a number for each combination of several columns of numbers."""
     found, size = np.zeros(len(fields[0]), np.uint64), 1
     for field in fields:
         values = field.to_numpy()
@@ -38,7 +38,7 @@ def _together(fields: list[pl.Series]) -> NDArray[np.unsignedinteger]:
         part, span = difference(values, least), 1
         if len(part):
             span += int(part.max())
-        if size * span > 2**64:  # as many numbers as values that are there, at most
+        if size * span > 2**64:  # renumber, so that there are at most as many numbers as values
             (found, size), (part, span) = _dense(found), _dense(part)
         found, size = found * np.uint64(span % 2**64) + part, size * span
     return found
@@ -52,27 +52,27 @@ def _dense(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
 def _of_groups(person: pl.Series) -> Ints:
     grouped = person.to_frame("person").lazy().with_row_index("row").group_by("person").agg("row").select("row")
     lists = grouped.collect(engine=by_name("auto"))["row"]
-    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
+    # Each list has the rows of one person: the value itself is no longer needed.
     labels = np.empty(len(person), np.int64)
     labels[lists.explode(empty_as_null=False).to_numpy()] = owners(lists.list.len().to_numpy())
     return labels
 
 
 def _of_texts(person: pl.Series) -> Ints | None:
-    """Return the labels of texts; None where different ones have the same hash.
+    """Return labels of texts, or None if different texts have the same hash.
 
-    Rows are sorted by their hashes, so that equal texts come together, and each is compared with the one before it.
-    Polars groups texts in twice the time, or more.
+    Rows are sorted by hash, and each text is compared with the one before it.
+    Grouping in Polars takes twice the time or more.
     """
     number, person = len(person), person.rechunk()
     bits = np.uint64(max(number - 1, 0).bit_length())
     hashes = person.hash().to_numpy()
-    # What a hash begins with, and the row in the place of its last bits: one sort of words.
+    # The first bits of a hash, then the row's place: one sort of words.
     words = sorted_words((hashes >> bits << bits) | np.arange(number, dtype=np.uint64))
     rows = (words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
     begins = begin_runs(words >> bits)
     differs = _differs(person, rows)
-    if (differs & ~begins).any():  # different hashes begin alike
+    if (differs & ~begins).any():  # different hashes with the same first bits
         runs = marked_so_far(begins)
         mixed = np.zeros(number + 1, bool)
         mixed[runs[differs & ~begins]] = True
@@ -88,7 +88,7 @@ def _of_texts(person: pl.Series) -> Ints | None:
 
 
 def _differs(texts: pl.Series, rows: Ints) -> NDArray[np.bool_]:
-    """Return whether the text of each of these rows is another one than that of the row before it."""
+    """Return whether each row's text differs from the text of the row before it."""
     found = np.ones(len(rows), bool)
 
     def compare(start: int, stop: int) -> None:

@@ -1,4 +1,4 @@
-"""People by Polars: which of their encoded rows stay, how many have each key, and how much each of them has."""
+"""People in Polars: apply limits to encoded rows, count people per key, and describe each person."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from dp_polars._release.protection import Layout, Limits
 
 
-# Rows of people that NumPy bounds at once: their temporaries stay in the cache.
+# Rows that NumPy handles at once, so that temporaries stay in the cache.
 _PEOPLE_ROWS = 1 << 17
-# Bits of cells, up to which they are counted in a table.
+# Up to this many bits of a cell, cells are counted in a table.
 _TABLE_BITS = 14
 
 
 @dataclass(frozen=True)
 class AlikeSpecs:
-    """Tallies that are alike, with the columns of their codes (None: all are 0) and, by position, of their weights."""
+    """Alike specs, the column of their codes (None: all are 0), and by position the columns of their weights."""
 
     numbers: tuple[int, ...]
     specs: tuple[HistogramSpec, ...]
@@ -64,12 +64,12 @@ class AlikeSpecs:
 
     @property
     def contributes(self) -> pl.Expr:
-        """Whether a row counts, but for limits."""
+        """Whether a row counts before limits."""
         return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.specs[0].binning.size
 
     @property
     def cell(self) -> pl.Expr:
-        """The group and the code in one integer."""
+        """Group and code in one integer."""
         unsigned = pl.UInt32 if self.layout.bits <= 32 else pl.UInt64
         cell = pl.col(str(self.code)).cast(unsigned) if self.layout.code_bits else pl.lit(0, unsigned)
         if self.layout.group_bits:
@@ -80,14 +80,14 @@ class AlikeSpecs:
 def added_up_cells(
     rows: pl.LazyFrame, kinds: Sequence[AlikeSpecs], are_counted: Sequence[pl.Expr]
 ) -> tuple[pl.LazyFrame, list[Callable[[pl.DataFrame], pl.DataFrame]]]:
-    """Return what adds up the rows that count for some of these kinds, and what finds the sums of each kind in that.
+    """Return a plan that adds up the rows counted for any of these kinds, and a function for each kind's sums.
 
-    The latter gives each cell once: `cell`, `rows`, and the sums of weights under the names of its specs. All kinds
-    have the same codes.
+    The functions return each cell once: `cell`, `rows`, and the sums of weights under the names of its specs.
+    All kinds have the same codes.
     """
     weights = list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
     counts = {f"counts {place}": is_counted for place, is_counted in enumerate(are_counted)}
-    # Selected before it is filtered: a filter right after a shared plan would move into it, and part the branches.
+    # Select before filtering: Polars would move a filter into the shared plan, and split the branches.
     counted = rows.with_columns(kinds[0].cell.alias("cell"), **counts).select("cell", *counts, *weights)
     sums = []
     for place, (kind, flag) in enumerate(zip(kinds, counts, strict=True)):
@@ -104,19 +104,19 @@ def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
-    """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
+    """Return the rows that stay, for each kind: `cell`, `rows` and `weight i`, each cell once.
 
-    Polars' work follows from the kinds alone, whatever the rows are.
+    Polars' work depends only on the kinds, not on the rows.
 
-    `frame`: `person` (`labels.labelled`), `group` where there are several, and the columns that `kinds` name. It loses
-    `person`.
+    `frame`: `person` (`labels.labelled`), `group` if there are several, and the columns of `kinds`.
+    It loses `person`.
     """
     if not kinds:
         return []
     by_codes: dict[str | None, list[AlikeSpecs]] = {}
     for kind in kinds:
         by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
-    # Polars adds up weights, with all that has the same codes; what is left is counted as it is bounded.
+    # Polars adds up kinds with weights, and all kinds with the same codes. Other kinds are counted while limits apply.
     added_up = [alike for alike in by_codes.values() if any(kind.weights for kind in alike)]
     marked = {kind.numbers for alike in added_up for kind in alike}
     codes = Codes({kind.code: (frame[kind.code].to_numpy(), kind.specs[0].binning.size) for kind in kinds if kind.code})
@@ -128,7 +128,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
     stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
-    # In the frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
+    # As columns of a frame with two names: Polars 1 confuses two arrays of equal name and length in its plans.
     arrays = {name: array for name, array in (stays | totals).items() if array is not None}
     frame = frame.hstack([pl.Series(name, array) for name, array in sorted(arrays.items())])
     found = {numbers: cells.found() for numbers, cells in counted.items()}
@@ -144,7 +144,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
 
 
 class Codes:
-    """The codes of rows: of each column, what they are and their number, which is the code of what is ignored."""
+    """Codes of rows: each column with its number of codes, which is also the code of ignored rows."""
 
     def __init__(self, columns: Mapping[str, tuple[NDArray[np.unsignedinteger], int]]) -> None:
         self._columns, self.bits = dict(columns), 0
@@ -155,7 +155,7 @@ class Codes:
             self.bits += size.bit_length()
 
     def packed(self, start: int, stop: int) -> NDArray[np.uint64]:
-        """Return all codes of some rows as one number."""
+        """Pack all codes of some rows into one number for each row."""
         packed = np.zeros(stop - start, np.uint64)
         for name, (codes, _) in self._columns.items():
             packed |= codes[start:stop].astype(np.uint64) << np.uint64(self._shifts[name])
@@ -171,7 +171,7 @@ class Codes:
 
 
 class _Cells:
-    """How many rows there are in each cell."""
+    """The number of rows in each cell."""
 
     def __init__(self, layout: Layout) -> None:
         self._code_bits, self._type = layout.code_bits, np.dtype(np.uint32 if layout.bits <= 32 else np.uint64)
@@ -192,11 +192,11 @@ class _Cells:
             self._table += counts
 
     def found(self) -> pl.DataFrame:
-        """Return each cell once, and how many `rows` it has."""
+        """Return each cell once, with its number of `rows`."""
         if len(self._table):
             cells = np.flatnonzero(self._table)
             return pl.DataFrame({"cell": cells.astype(self._type), "rows": self._table[cells]})
-        # To sort words takes at most two thirds of the time in which Polars groups them, and less where few are equal.
+        # Sorting words takes at most two thirds of the time of Polars' grouping, and less if few are equal.
         words = sorted_words(np.concatenate([np.empty(0, self._type), *self._cells]).astype(np.uint64))
         first = run_starts(words)
         return pl.DataFrame({"cell": words[first].astype(self._type), "rows": lengths_from(first, len(words))})
@@ -205,7 +205,7 @@ class _Cells:
 def _bound(
     choices: Sequence[_Choice], counted: Mapping[tuple[int, ...], _Cells], people: ByPerson, codes: Codes
 ) -> None:
-    """Mark or count what stays of the rows."""
+    """Mark or count the rows that stay."""
     bounds = offsets(people.lengths)
 
     def bound_slice(first: int, last: int) -> None:
@@ -225,16 +225,16 @@ def _bound(
 
 @dataclass(frozen=True, eq=False)
 class ByPerson:
-    """Rows person after person, and of each person group after group."""
+    """Rows sorted by person and then by group."""
 
-    lengths: Ints  # how many rows each person has
-    # What gives of some of these rows their groups and tails: their places, or all of their codes.
+    lengths: Ints  # rows of each person
+    # From a range of rows to their groups and tails. A tail is the row's place, or all of its codes.
     part: Callable[[int, int], tuple[NDArray[np.integer], Ints]]
     is_packed: bool = False
 
 
 def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | None = None) -> ByPerson:
-    """Return rows by person and group: with their codes, where these are given and there is room, or their places."""
+    """Sort rows by person and group, with their codes if these are given and fit, else with their places."""
     places, most = len(person), int(groups.max(initial=0))
     place_bits, group_bits = max(places - 1, 0).bit_length(), most.bit_length()
     labels, least, span = labels_of(person, 64 - place_bits - group_bits)
@@ -243,7 +243,7 @@ def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | Non
     if codes is None and span.bit_length() + group_bits + place_bits > 64:
         rows = np.lexsort((groups, labels))
         return ByPerson(run_lengths(labels[rows]), lambda start, stop: (groups[rows[start:stop]], rows[start:stop]))
-    # Person, group and tail in one word: one sort of words is several times as fast as hashing.
+    # Person, group and tail in one word: sorting words is several times as fast as hashing.
     words, bits = np.empty(places, np.uint64), place_bits if codes is None else codes.bits
 
     def make(start: int, stop: int) -> None:
@@ -267,9 +267,9 @@ def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | Non
 
 
 def labels_of(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
-    """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
+    """Return a number for each row's person, the smallest number, and the largest minus the smallest.
 
-    `person`: whole numbers (`labels.labelled`). They stay as they are if their differences fit into `bits` bits.
+    `person`: whole numbers (`labels.labelled`). They stay if their differences fit into `bits` bits.
     """
     values = person.to_numpy()
     least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
@@ -280,18 +280,18 @@ def labels_of(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, i
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Kinds that keep the same rows: of the same contributing rows and limits, though perhaps of other codes."""
+    """Kinds that keep the same rows: same limits and contributing rows, perhaps different codes."""
 
     limits: Limits
     people: bool
-    code: str | None  # None: all rows count, and as one code
-    size: int | None  # the code of rows that do not count. None: there is none.
-    stays: Marks | None  # of all rows; None where nothing is marked
+    code: str | None  # None: all rows count, with one code
+    size: int | None  # the code of rows that do not count. None: no such rows.
+    stays: Marks | None  # one mark for each row. None: nothing is marked.
     kinds: list[AlikeSpecs] = field(default_factory=list)
     totals: dict[str, tuple[HistogramSpec, NDArray[np.signedinteger], Ints]] = field(default_factory=dict)
 
     def join(self, kind: AlikeSpecs, frame: pl.DataFrame) -> None:
-        """Count a kind by this choice. Where people count, a column of their totals takes the place of its weights."""
+        """Add a kind. If people count, a column of their totals replaces its weights."""
         if self.people:
             for number, name in kind.weights.items():
                 spec, clipped = kind.specs[kind.numbers.index(number)], np.zeros(frame.height, np.int64)
@@ -300,14 +300,14 @@ class _Choice:
         self.kinds.append(kind)
 
     def asked(self, rows: int, codes_of: Callable[[str], NDArray[np.unsignedinteger]]) -> BoundedRows:
-        """Return what is kept of some rows, whose codes are found by the names of their columns."""
+        """Return the limits with the codes of some rows; `codes_of` finds the codes by column name."""
         codes = np.zeros(rows, np.uint8) if self.code is None else codes_of(self.code)
         return BoundedRows(
             self.limits, None if self.size is None else codes < self.size, codes if self.people else None
         )
 
     def mark(self, at: Ints, stays: Stays) -> None:
-        """Mark what stays of some rows; where people count, these get a person's total in a group and code."""
+        """Mark the rows that stay. If people count, give these rows the person's total in a group and code."""
         assert self.stays is not None
         rows = at[stays.rows]
         self.stays[rows] = True
@@ -323,12 +323,12 @@ class _Choice:
 def _choices(
     kinds: Sequence[AlikeSpecs], codes: Codes, frame: pl.DataFrame, marked: Collection[tuple[int, ...]]
 ) -> list[_Choice]:
-    """Return the kinds, those together that keep the same rows."""
+    """Group kinds that keep the same rows."""
     found: dict[object, _Choice] = {}
     for kind in kinds:
         spec, all_count = kind.specs[0], kind.code is None or kind.code in codes.all_count
-        # Codes matter where people count; otherwise the contributing rows alone does, and nothing where that is all
-        # rows.
+        # If people count, codes matter. Otherwise only the contributing rows matter, and nothing if all rows
+        # contribute.
         code = None if all_count and not (spec.people and kind.layout.code_bits) else kind.code
         key = (spec.limits, spec.people, code, kind.numbers in marked)
         if key not in found:
@@ -339,12 +339,12 @@ def _choices(
 
 
 def weight_name(number: int) -> str:
-    """Return the column that holds the weights of a spec, or their sums."""
+    """Return the column of a spec's weights, or of their sums."""
     return f"weight {number}"
 
 
 def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:
-    """Return every key that somebody has, once, and the number of people who have it: see `Engine`, duty 8."""
+    """Return every key that a person has, once, and its number of people: see `Engine`, duty 8."""
     columns = _columns_of_keys(work.types)
     names = list(columns)
     if work.privacy_unit is None:
@@ -364,7 +364,7 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
 
 
 def keys_of_each(rows: pl.LazyFrame, per_person: PerPerson, types: pl.Schema) -> pl.LazyFrame:
-    """Return how many keys each person has who has any: see `Engine`, duty 9."""
+    """Return each person with a key, and the number of their keys: see `Engine`, duty 9."""
     unit, schema = per_person.privacy_unit, rows.collect_schema()
     columns = _columns_of_keys(types)
     person_keys = rows.filter(is_a_person(unit, schema)).select(person_of(unit, schema).alias("person"), **columns)
@@ -377,13 +377,13 @@ def _columns_of_keys(types: pl.Schema) -> dict[str, pl.Expr]:
 
 
 def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
-    if len(names) == 1:  # faster, above all for numbers
+    if len(names) == 1:  # faster, most of all for numbers
         return rows.group_by("person").agg(pl.col(names).unique())
     return rows.group_by("person", *names).agg().group_by("person").agg(names)
 
 
 def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineType) -> pl.DataFrame:
-    """Return how many people have each key, when at most `most` random ones of each person's stay."""
+    """Count the people with each key, if at most `most` random keys of each person stay."""
     lengths = lists[names[0]].list.len().to_numpy().astype(np.int64)
     keys = pl.DataFrame({name: lists[name].explode(empty_as_null=False) for name in names})
     if lengths.max(initial=0) > most:
@@ -393,15 +393,15 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
 
 @dataclass(frozen=True)
 class Cut:
-    """One of the specs of `PerPerson.cut`, and what its rows count by."""
+    """One of the specs of `PerPerson.cut`, with the expressions for its codes and weights."""
 
     spec: HistogramSpec
-    # Its codes and weights, row by row. None: all are 0, or 1.
+    # Computed row by row. None: all are 0, or 1.
     code: pl.Expr | None
     weight: pl.Expr | None
 
     def columns(self, number: int) -> list[pl.Expr]:
-        """Return what of a row is needed."""
+        """Return the columns to read."""
         code = pl.lit(0, pl.UInt8) if self.code is None else self.code
         weight = pl.lit(1) if self.weight is None else self.weight.cast(pl.Int64)
         return [
@@ -414,20 +414,20 @@ class Cut:
         return self.spec.people and self.weight is not None
 
     def of_groups(self, number: int) -> list[pl.Expr]:
-        """Return, for each group of a person, how many rows or codes contribute, and whether a sum is clipped."""
+        """Return for each group of a person how many rows or codes contribute, and whether a sum is clipped."""
         code, weight = pl.col(f"code {number}"), pl.col(f"weight {number}")
         codes = code.drop_nulls()
         found = [(codes.n_unique() if self.spec.people else codes.len()).cast(pl.Int64).alias(f"code {number}")]
         if self.clips and self.spec.row_weight is not None:
             total = weight.filter(code.is_not_null())
-            if self.spec.binning.size == 1:  # otherwise each row has the sum of its code already
+            if self.spec.binning.size == 1:  # else each row has the sum of its code already
                 total = pl.when(codes.len() > 0).then(total.sum())
             ends = self.spec.row_weight.of_person
             found.append((~total.is_between(*ends)).any().alias(f"weight {number}"))
         return found
 
     def of_people(self, number: int) -> pl.Expr:
-        """Return whether something of a person is left out, or counts in part, or is clipped."""
+        """Return whether any of a person's rows is dropped, counted in part, or clipped."""
         limits, counts = self.spec.limits, pl.col(f"code {number}")
         is_cut = pl.col(f"weight {number}").any() if self.clips else pl.lit(value=False)
         if self.spec.weight is not None:
@@ -441,14 +441,14 @@ class Cut:
         return is_cut
 
     def _of_row(self, number: int) -> pl.Expr:
-        """Return what each row of a person weighs in a group, in parts, of numbers for the groups."""
+        """Return the weight of each of a person's rows in a group, in parts, from the numbers of their groups."""
         weight, counts = self.spec.weight, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
         assert weight is not None
         of_row: pl.Expr = weight.of_rows(weight.norm(counts, EXPRESSIONS).sum(), counts, EXPRESSIONS)
         return of_row
 
     def dropped(self, number: int) -> pl.Expr:
-        """Return how many rows of a person are left out: see `PerPerson`."""
+        """Return how many of a person's rows are dropped: see `PerPerson`."""
         limits, counts = self.spec.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
         total = counts.sum().clip(upper_bound=MOST_IN_ALL)
         if self.spec.weight is not None:
@@ -466,7 +466,7 @@ class Cut:
 
 
 def _of_groups(number: PersonNumber, place: int) -> pl.Expr:
-    """Return what a group of a person has: how many rows or codes contribute, or the end of their codes."""
+    """Return one number for a group of a person: contributing rows or codes, or the largest or smallest code."""
     codes = pl.col(f"code {place}")
     match number.what:
         case "largest code":
@@ -479,7 +479,7 @@ def _of_groups(number: PersonNumber, place: int) -> pl.Expr:
 
 
 def _of_person(number: PersonNumber, place: int) -> pl.Expr:
-    """Return a number of each person, from those of the groups."""
+    """Return a person's number from the numbers of their groups."""
     of_groups = pl.col(f"code {place}")
     counted = of_groups.clip(upper_bound=number.most)
     match number.what:
@@ -498,7 +498,7 @@ def _of_person(number: PersonNumber, place: int) -> pl.Expr:
 
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
-    """Return one row for each person: see `Engine`, duty 9. `cuts` are its `specs`."""
+    """Return one row for each person: see `Engine`, duty 9. `cuts` are `per_person.cut`."""
     if per_person.by is not None:
         return keys_of_each(rows, per_person, per_person.by)
     unit, keys, schema = per_person.privacy_unit, per_person.keys, rows.collect_schema()
@@ -506,7 +506,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
     key_columns = own_keys(rows, keys)
     names = [expr.meta.output_name() for expr in key_columns]
     columns = [column for number, cut in enumerate(cuts) for column in cut.columns(number)]
-    # A constant gets as many rows as the frame.
+    # `with_columns` first, so that a constant has as many rows as the frame.
     rows = rows.with_columns(person_of(unit, schema).alias("person"), *key_columns, *columns)
     rows = rows.select("person", *names, *(column.meta.output_name() for column in columns))
     if keys is not None:

@@ -1,4 +1,4 @@
-"""Rows of people in Polars: whose a row is, its group, and parts of the people."""
+"""Rows of people in Polars: their person, their group, and parts of the people."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _COMPARISONS = frozenset({"==", "<", "<=", ">", ">="})
 
 
 def may_filter_scans(rows: pl.LazyFrame) -> bool:
-    """Return whether each filter of a plan may be moved into a scan: it compares plainly, and is right above one.
+    """Return whether each filter of a plan is a plain comparison right above a scan.
 
-    Polars moves filters through other transformations, and rewrites them there: so one that is elsewhere keeps all
-    where they are. A plan without filters has none to move.
+    Polars may move only such filters into a scan. It would rewrite other filters on the way.
+    So a single other filter keeps all filters where they are.
     """
     plan = visited(rows)
     return _is_safe(plan, plan.get_node())
 
 
 def _is_safe(plan: Any, number: int, *, filtered: bool = False) -> bool:  # noqa: ANN401
-    """Return the same of what is below a node; `filtered` says that a filter is right above it."""
+    """Return the same for the plan below a node; `filtered`: the node is right below a filter."""
     plan.set_node(number)
     kind = kind_of(plan)
     if kind is None:
@@ -49,14 +49,14 @@ def _is_safe(plan: Any, number: int, *, filtered: bool = False) -> bool:  # noqa
     if filtered and kind != "Filter" and not is_parquet:
         return False
     if kind == "Filter":
-        plan.set_node(inputs[0])  # whose columns the expression is on
+        plan.set_node(inputs[0])  # the expression uses its columns
         if not all(_is_plain(plan, expr.node) for expr in exprs):
             return False
     return all(_is_safe(plan, value, filtered=kind == "Filter") for value in inputs)
 
 
 def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
-    """Return whether an expression compares columns with constants of their types, once or more often."""
+    """Return whether an expression consists of comparisons of columns with constants of their types."""
     try:
         view = plan.view_expression(number)
     except NotImplementedError:
@@ -72,17 +72,17 @@ def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
     return operator in _COMPARISONS and kinds == {"Column", "Literal"} and is_plain
 
 
-# Public values with which a column is compared one by one, which is then faster than a table of them.
+# Up to this many public values, comparing one by one is faster than a table.
 FEW = 8
 
 
 def is_a_person(unit: PrivacyUnit, schema: pl.Schema, of: Callable[[str], pl.Expr] = pl.col) -> pl.Expr:
-    """Return whether a row says whose it is: no column of the unit is null or NaN. `of` gives them by name."""
+    """Return whether a row has a person: no column of the unit is null or NaN. `of` returns columns by name."""
     return reduce(and_, (column_types.has_value(of(name), schema[name]) for name in unit))
 
 
 def person_of(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
-    """Return what people are grouped by: the column itself, or of several a struct that is equal where all are."""
+    """Return the person of each row: the column itself, or a struct of several columns."""
     if len(unit) == 1:
         return pl.col(unit[0])
     return pl.struct(compared(name, schema) for name in unit)
@@ -94,15 +94,15 @@ def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
 
 
 def compared(name: str, schema: pl.Schema) -> pl.Expr:
-    """Return a column whose equal values are the same to the bit."""
+    """Return a column whose equal values have equal bits."""
     if isinstance(schema[name], (pl.Categorical, pl.Enum)):
-        # The text, because the number of a category may be another one in the next scan.
+        # As text, because a category may have another number in the next scan.
         return pl.col(name).cast(pl.String)
     return of_one_kind(name, schema[name]) if schema[name].is_float() else pl.col(name)
 
 
 def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator[pl.LazyFrame]:
-    """Yield the rows in parts, all rows of a person in one of them. A terminal shows at which one the release is."""
+    """Yield the rows in parts with whole people. A terminal shows the progress."""
     if partitions == 1:
         yield rows
         return
@@ -110,8 +110,8 @@ def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator
     hashes = [compared(name, schema).hash(int.from_bytes(os.urandom(8), "little")) for name in unit]
     part = reduce(xor, hashes) % partitions
     for number in range(partitions):
-        if is_terminal():  # what a notebook shows is stored with it, and how many parts there are tells of the rows
-            at(number + 2, partitions + 1)  # they were counted first
+        if is_terminal():  # not in notebooks: they store the output, and the number of parts depends on the rows
+            at(number + 2, partitions + 1)  # the first step counted the rows
         yield rows.filter(part == number)
 
 
@@ -123,9 +123,9 @@ def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
 def in_kept_parts(
     rows: pl.LazyFrame, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, engine: EngineType
 ) -> pl.LazyFrame:
-    """Return rows of listed parts, and of each person those in `most` random ones: see `Engine.keep_parts`.
+    """Return rows of listed parts, and only those in `most` random parts of each person: see `Engine.keep_parts`.
 
-    Each person's parts are read for that, if there are more than may stay.
+    To choose them, each person's parts are read if there are more than `most`.
     """
     schema = rows.collect_schema()
     people = [compared(name, schema).alias(f"person {place}") for place, name in enumerate(unit or ())]
@@ -147,17 +147,17 @@ def in_kept_parts(
 
 
 def is_equal_by_value(dtype: pl.DataType) -> bool:
-    """Return whether `==` on a column and literals of this type finds what is equal to us."""
+    """Return whether `==` of a column and literals of this type finds the values that we treat as equal."""
     is_whole = dtype.is_integer() and not column_types.is_wide(dtype)
     return is_whole or dtype in (pl.Date, pl.String, pl.Boolean)
 
 
 def with_groups(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.LazyFrame:
-    """Return the rows of listed keys, with the number of their `group` in place of the columns of `own_keys`."""
+    """Return rows with listed keys, and their `group` number in place of the columns of `own_keys`."""
     names = [f"key {i}" for i in range(keys.width)]
     if keys.height > FEW or not all(map(is_equal_by_value, keys.dtypes)):
         return rows.join(listed(keys), on=names).drop(names)
-    # Comparing with few keys is faster than a join, which gathers every column.
+    # With few keys, comparing is faster than a join, which gathers every column.
     group = pl.lit(None, pl.UInt8)
     for number, key in enumerate(keys.iter_rows()):
         is_key = (pl.col(name) == pl.lit(value, of) for name, value, of in zip(names, key, keys.dtypes, strict=True))
@@ -171,6 +171,6 @@ def listed(keys: pl.DataFrame) -> pl.LazyFrame:
 
 
 def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: EngineType) -> pl.DataFrame:
-    """Return each combination of these columns once, with the sums of all others over the parts."""
+    """Add up parts: each combination of these columns once, with sums of all other columns."""
     together = pl.concat(parts).lazy().group_by(names).agg(pl.exclude(names).sum())
     return together.collect(engine=by_name(engine))

@@ -1,4 +1,4 @@
-"""People by Polars: numbers in which nobody's rows are dropped, but people beyond the limits count in part."""
+"""Count people in part, in Polars: no row is dropped, but people beyond the limits get smaller weights."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
-    """Return the sums of parts of each kind: columns `cell` and `weight i` of each of its specs, each cell once.
+    """Return the weighted sums of each kind: `cell` and `weight i` of each of its specs, each cell once.
 
-    `frame`: `person` (`labels.labelled`), `group` where there are several, and the columns that `kinds` name.
+    `frame`: `person` (`labels.labelled`), `group` if there are several, and the columns of `kinds`.
     """
     in_table: dict[int, AlikeSpecs] = {}
     by_codes: dict[str | None, list[int]] = {}
     for place, kind in enumerate(kinds):
-        if kind.layout.code_bits or (kind.specs[0].people and kind.weights):  # or all values of a person are added up
+        if kind.layout.code_bits or (kind.specs[0].people and kind.weights):  # or people's values are added up
             by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(place)
         else:
             in_table[place] = kind
@@ -42,29 +42,29 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     return [found[place] for place in range(len(kinds))]
 
 
-# Pairs of a person and a group for each row up to which all of them lie in a table; and a number that always may.
+# Up to this many pairs of a person and a group per row, a table has all pairs. `_FEW_PAIRS` always fit.
 _PAIRS_PER_ROW, _FEW_PAIRS = 4, 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """A place for each pair of a person and a group: numbers of rows are counted there, and Polars is asked nothing.
+    """A place for each pair of a person and a group, in which rows are counted without Polars.
 
-    Places are those of all pairs in their order, or, where these are too many, of those that have rows.
+    There is a place for every pair in order. If these are too many, only pairs with rows get one.
     """
 
     frame: pl.DataFrame
-    place: Ints  # of each row
+    place: Ints  # one for each row
     groups: int
-    pairs: Ints | None  # the pairs that have rows. None: all.
-    size: int  # places
+    pairs: Ints | None  # pairs with rows. None: all pairs.
+    size: int  # number of places
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> _Table:
         labels, least, span = labels_of(frame["person"], 62)
         group = frame["group"].to_numpy() if "group" in frame.columns else np.zeros(frame.height, np.uint8)
         groups, most = int(group.max(initial=0)) + 1, max(_FEW_PAIRS, _PAIRS_PER_ROW * frame.height)
-        # Unsigned, as labels need not fit into 63 bits: their distances do.
+        # Unsigned: the differences of labels fit into 63 bits, but labels need not.
         people = (labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64)
         if (span + 1) * groups >= 1 << 63:
             people = numbered(people.view(np.uint64))[1]
@@ -76,7 +76,7 @@ class _Table:
         return cls(frame, place, groups, pairs.view(np.int64), len(pairs))
 
     def counted(self, kinds: Mapping[int, AlikeSpecs]) -> dict[int, pl.DataFrame]:
-        """Return the sums of parts of each kind, by its place. None of them adds up people."""
+        """Return the weighted sums of each kind, by its place. No kind adds up people."""
         found, rows, sums, weights = {}, dict[str | None, Ints](), dict[object, Ints](), dict[object, Ints]()
         contributing: dict[str | None, NDArray[np.bool_] | None] = {}
         for place, kind in kinds.items():
@@ -98,7 +98,7 @@ class _Table:
                 if name is not None:
                     if (code, name) not in sums:
                         assert spec.added is not None
-                        # Whole numbers as floats add up faster, and are exact below 2**53.
+                        # Floats add up faster than integers, and are exact below 2**53.
                         is_small = spec.added.largest * int(rows[code].max(initial=0)) < 1 << 53
                         values = self.frame[name].cast(pl.Float64 if is_small else pl.Int64).to_numpy()
                         sums[code, name] = self._sums(values if chosen is None else values[chosen], places)
@@ -109,7 +109,7 @@ class _Table:
         return found
 
     def _by_group(self, numbers: Ints) -> Ints:
-        """Return the sum of each group."""
+        """Add up by group."""
         if self.pairs is None:
             found: Ints = np.einsum("ij->j", numbers.reshape(-1, self.groups))  # several times as fast as `sum`
             return found
@@ -118,7 +118,7 @@ class _Table:
         return found
 
     def _by_person(self, numbers: Ints) -> Ints:
-        """Return in each place the sum of its person."""
+        """Add up by person, and return each place's person total."""
         if self.pairs is None:
             return np.repeat(numbers.reshape(-1, self.groups).sum(axis=1), self.groups)
         owner = marked_so_far(begin_runs(self.pairs // self.groups)) - 1
@@ -127,14 +127,14 @@ class _Table:
         return found[owner]
 
     def _contributing(self, kind: AlikeSpecs) -> NDArray[np.bool_] | None:
-        """Return which rows contribute; None: all."""
+        """Return the contributing rows. None: all rows."""
         if kind.code is None:
             return None
         contributes: NDArray[np.bool_] = self.frame[kind.code].to_numpy() < kind.specs[0].binning.size
         return None if contributes.all() else contributes
 
     def _sums(self, values: Ints | Floats, places: Ints) -> Ints:
-        """Return the sum of the values of each place; those of floats are below 2**53."""
+        """Add up values by place. Sums of floats are below 2**53."""
         if values.dtype.kind == "f":
             return np.bincount(places, values, self.size).astype(np.int64)
         sums = np.zeros(self.size, np.int64)
@@ -142,14 +142,14 @@ class _Table:
         return sums
 
     def _of_row(self, weight: PersonWeight, counts: Ints) -> Ints:
-        """Return what each row in a place weighs, in parts."""
+        """Return the weight of each row in a place, in parts."""
         norm = None if weight.limit is None else self._by_person(weight.norm(counts, ARRAYS))
         of_row: Ints = weight.of_rows(norm, counts, ARRAYS)
         return of_row
 
 
 def _parts(total: Ints, weight: Ints, bits: int) -> Ints:
-    """Return `part_of`, by one product where that surely fits into 64 bits."""
+    """Return `part_of`, by a single product if that surely fits into 64 bits."""
     absolute = np.abs(total)
     is_small = absolute.max(initial=0) < 1 << (62 - UNIT_BITS)
     parts: Ints = (
@@ -163,14 +163,14 @@ def _parts(total: Ints, weight: Ints, bits: int) -> Ints:
 def _weighed(
     frame: pl.DataFrame, code: str | None, kinds: Sequence[AlikeSpecs], engine: EngineType
 ) -> list[pl.LazyFrame]:
-    """Return the plans that add up the parts of kinds with these codes (None: of one code)."""
+    """Return plans that add up the parts of kinds with these codes (None: a single code)."""
     groups = ["group"] if "group" in frame.columns else []
     by = [*groups, *([] if code is None else [code])]
     sums = [one for i, kind in enumerate(kinds) for one in _sums(i, kind)]
-    # A row of a person, a group and a code. What contributes to none of the kinds is left out.
+    # One row for each person, group and code. Rows that contribute to no kind are left out.
     pairs = frame.lazy().filter(pl.any_horizontal(kind.contributes for kind in kinds)).group_by("person", *by).agg(sums)
     pairs = pairs.with_columns(_number(i, kind).alias(f"n {i}") for i, kind in enumerate(kinds))
-    if code is not None:  # the codes of a person in a group, of which each has the weight of one row
+    if code is not None:  # each code of a person in a group has the weight of one row
         pairs = pairs.with_columns(pl.col(f"n {i}").sum().over("person", *groups) for i in range(len(kinds)))
     pairs = collected([pairs], engine)[0].lazy()
     weights = {i: weight for i, kind in enumerate(kinds) if (weight := _weight(kind)).limit is not None}
@@ -181,7 +181,7 @@ def _weighed(
         beyond = people.filter(
             pl.any_horizontal(weight.is_beyond(pl.col(f"norm {i}"), EXPRESSIONS) for i, weight in weights.items())
         )
-        # People within the limits are not looked at again.
+        # A left join: people within the limits need no second look.
         pairs = pairs.join(beyond, on="person", how="left", nulls_equal=True)
     return [_cells(pairs, i, kind) for i, kind in enumerate(kinds)]
 
@@ -193,16 +193,16 @@ def _weight(kind: AlikeSpecs) -> PersonWeight:
 
 
 def _sums(i: int, kind: AlikeSpecs) -> list[pl.Expr]:
-    """Return how many rows of a pair contribute, and the sums of what they add up to."""
+    """Return how many rows of a pair contribute, and the sums of their weights."""
     counts, names = kind.contributes, dict.fromkeys(kind.weights.values())
     sums = [pl.when(counts).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{i} {name}") for name in names]
-    # The sum of a constant would be that of one row.
+    # `sum` of a constant would count one row.
     rows = pl.len().cast(pl.Int64) if kind.code is None else counts.cast(pl.Int64).sum()
     return [rows.alias(f"rows {i}"), *sums]
 
 
 def _number(i: int, kind: AlikeSpecs) -> pl.Expr:
-    """Return how many rows count in a pair: where people count, one."""
+    """Return how many rows count in a pair: one if people count."""
     rows = pl.col(f"rows {i}")
     return (rows > 0).cast(pl.Int64) if kind.specs[0].people else rows
 
@@ -220,8 +220,8 @@ def _total(i: int, kind: AlikeSpecs, number: int, spec: HistogramSpec) -> pl.Exp
 
 
 def _cells(pairs: pl.LazyFrame, i: int, kind: AlikeSpecs) -> pl.LazyFrame:
-    """Return the sums of a kind's parts in each cell."""
-    # Who is not beyond a limit was not joined.
+    """Return a kind's weighted sums by cell."""
+    # People within the limits are not in `beyond`, so they have null here.
     of_row = _weight(kind).of_rows(pl.col(f"norm {i}").fill_null(0), pl.col(f"n {i}"), EXPRESSIONS)
     parts = {
         weight_name(number): part_of(_total(i, kind, number, spec), pl.col("of row"), spec.bits, EXPRESSIONS)
