@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 _MOST_COUNTERS = 1 << 23
 # The most combinations of key values for which a table of groups is built.
 _MOST_COMBINATIONS = 1 << 22
-# Rows that a thread counts at once. At least: so few that temporaries stay in the cache. At most: so few that sums of
+# Rows that a thread counts at once: a slice's temporaries stay in the cache. With no more than `_MOST_ROWS`, sums of
 # weights (each at most 2**30, `_bins/weights.py`) are exact as floats.
 _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 

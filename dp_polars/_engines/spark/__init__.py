@@ -1,1 +1,1 @@
-"""What `dp_polars.spark` runs on a cluster, on the driver and on executors."""
+"""The Spark engine, on the driver and on executors."""

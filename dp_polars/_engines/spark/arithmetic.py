@@ -1,4 +1,4 @@
-"""Types of Spark, and codes, weights and their sums as its own arithmetic, equal to the encoders' on every row."""
+"""Spark types, and Spark's own arithmetic for codes, weights and sums, equal to the encoders on every row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _POLARS = {
     spark_types.TimestampNTZType: pl.Datetime("us"),
     spark_types.DayTimeIntervalType: pl.Duration("us"),
 }
-# What holds the answers of a type that Spark has not.
+# A wider type for answers of a type that Spark lacks.
 _WIDER: dict[type[pl.DataType], pl.DataType] = {
     pl.UInt8: pl.Int16(),
     pl.UInt16: pl.Int32(),
@@ -49,21 +49,21 @@ _WIDER: dict[type[pl.DataType], pl.DataType] = {
 
 
 def polars_type(dtype: DataType) -> pl.DataType | None:
-    """Return the Polars type that holds the same values and tells the same ones apart; None where there is none."""
+    """Return the Polars type with the same values and the same equality. None: there is none."""
     if isinstance(dtype, spark_types.DecimalType):
         return pl.Decimal(dtype.precision, dtype.scale)
     if isinstance(dtype, spark_types.StringType) and dtype != spark_types.StringType():
-        return None  # its collation takes different texts for equal
+        return None  # its collation treats different texts as equal
     return _POLARS.get(type(dtype))
 
 
 def made(dtype: PolarsDataType) -> pl.DataType:
-    """Return a type as an instance, also where its class is given."""
+    """Return a type as an instance, also if its class is given."""
     return dtype() if isinstance(dtype, type) else dtype
 
 
 def answer_type(dtype: pl.DataType) -> pl.DataType | None:
-    """Return the narrowest type that holds the answers and that Spark has; None where there is none."""
+    """Return the narrowest Spark type, as a Polars type, that fits the answers. None: there is none."""
     if isinstance(dtype, (pl.Datetime, pl.Duration)):
         if dtype.time_unit == "ns":
             return None
@@ -82,7 +82,7 @@ def answer_type(dtype: pl.DataType) -> pl.DataType | None:
 def spark_type(dtype: pl.DataType, column: tuple[pl.DataType, DataType] | None = None) -> DataType:
     """Return the Spark type of a type of `answer_type`.
 
-    `column` has the Polars and the Spark type of a column whose values are in the answer: Spark's is narrower.
+    `column`: the Polars and Spark types of a column with the answer's values. Spark's type is narrower.
     """
     if column is not None and dtype == column[0]:
         return column[1]
@@ -97,11 +97,11 @@ def spark_type(dtype: pl.DataType, column: tuple[pl.DataType, DataType] | None =
     return next(kind() for kind, known in _POLARS.items() if known == dtype)
 
 
-# Digits after the point up to which Spark holds a decimal of 64 bits times the power of ten that makes it whole.
+# Up to this many digits, Spark can multiply a 64-bit decimal by the power of ten that makes it whole.
 _MOST_DIGITS = 17
-# Bits of a weight that are added up apart from the others.
+# The low bits of a weight, which are added up separately.
 _LOW_BITS = 16
-# The physical integers of columns that are no integers.
+# Physical integers of columns that aren't integers.
 _PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
     pl.Date(): sf.unix_date,
     pl.Datetime("us", "UTC"): sf.unix_micros,
@@ -113,12 +113,12 @@ def long(number: int) -> Column:
 
 
 def clip(number: Column, low: int, high: int) -> Column:
-    """Return what lies within the bounds; null becomes the largest."""
+    """Clip a number to the bounds; null becomes the upper one."""
     return sf.greatest(long(low), sf.least(number, long(high)))
 
 
 def divide(number: Column, by: Column) -> Column:
-    """Return the quotient of two integers, towards 0."""
+    """Divide two integers, rounding towards 0."""
     return sf.call_function("div", number, by)
 
 
@@ -127,12 +127,12 @@ def is_present(value: Column, kind: DataType) -> Column:
 
 
 def is_float(kind: DataType) -> bool:
-    """Return whether a column may hold NaN and -0.0."""
+    """Return whether a column may contain NaN and -0.0."""
     return isinstance(kind, (spark_types.FloatType, spark_types.DoubleType))
 
 
 def code(binning: Binning, value: Column) -> Column | None:
-    """Return the code of a value that is there. None: only a list, or Python, has it."""
+    """Return the code of a value that is not null. None: only a list or Python can code it."""
     if isinstance(binning, OneCode):
         return long(0)
     if isinstance(binning, Beyond):
@@ -141,7 +141,7 @@ def code(binning: Binning, value: Column) -> Column | None:
 
 
 def _code_by_comparing(binning: Beyond, value: Column) -> Column:
-    """Return how many ends a number is above."""
+    """Count the ends that a number is above."""
     above, dtype = long(binning.thresholds.below), binning.column
     value = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
     for end in binning.thresholds.values.tolist():
@@ -150,7 +150,7 @@ def _code_by_comparing(binning: Beyond, value: Column) -> Column:
 
 
 def _constant(end: Any, dtype: pl.DataType | None) -> Column:  # noqa: ANN401
-    """Return a physical integer, or a float, as the value of a column that `_PHYSICAL` does not have."""
+    """Return a physical integer or a float as a constant of the column's type, if `_PHYSICAL` lacks that type."""
     if isinstance(dtype, pl.Decimal):
         return sf.lit(Decimal(end).scaleb(-dtype.scale))
     if isinstance(dtype, pl.Duration):
@@ -161,12 +161,12 @@ def _constant(end: Any, dtype: pl.DataType | None) -> Column:  # noqa: ANN401
 
 
 def _code_by_steps(binning: NearestBinning, value: Column) -> Column | None:
-    """Return the code of a value as Spark's own arithmetic; None where only Python has it."""
+    """Return a value's code in Spark's own arithmetic. None: only Python can code it."""
     steps, dtype = binning.steps, binning.column
     last = binning.size - 1
     if isinstance(steps, FloatSteps):
         place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
-        # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
+        # Clip before the cast: Spark raises for values beyond 64 bits.
         return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
     if isinstance(steps, Pieces):
         return _code_by_pieces(steps, value, dtype)
@@ -177,7 +177,7 @@ def _code_by_steps(binning: NearestBinning, value: Column) -> Column | None:
 
 
 def _code_by_pieces(pieces: Pieces, value: Column, dtype: pl.DataType | None) -> Column | None:
-    """Return the code of a value by the steps of the piece in which it lies; None where only Python has it."""
+    """Return a value's code by the steps of its piece. None: only Python can code it."""
     low, high, code = pieces.low, pieces.ends[-1], sf.lit(None).cast("long")
     if isinstance(pieces.steps[0], FloatSteps):
         inside = sf.greatest(sf.lit(low), sf.least(value.cast("double"), sf.lit(high)))
@@ -196,7 +196,7 @@ def _code_by_pieces(pieces: Pieces, value: Column, dtype: pl.DataType | None) ->
 
 
 def weighs_exactly(spec: HistogramSpec) -> bool:
-    """Whether Spark's arithmetic gives each row its weight."""
+    """Whether Spark's arithmetic computes each row's weight."""
     if spec.row_weight is None:
         return True
     dtype = spec.types[spec.row_weight.column]
@@ -204,19 +204,19 @@ def weighs_exactly(spec: HistogramSpec) -> bool:
 
 
 def units(row_weight: Clamping, value: Column, dtype: pl.DataType) -> Column:
-    """Return the weight of a value that is there, before it is doubled: the arithmetic of `Clamping.weigh`."""
+    """Return the weight of a value that is not null, before it is doubled: the arithmetic of `Clamping.weigh`."""
     low, high = row_weight.ends
     return clip(_nearest(row_weight, value, dtype, low, high), low, high)
 
 
 def _nearest(row_weight: Clamping, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
-    """Return how many whole units are nearest to a value, ties to even.
+    """Round a value to the nearest whole unit, ties to even.
 
-    If that is beyond the bounds, any number beyond them is returned: the caller clips it.
+    A result beyond the bounds may be any number beyond them: the caller clips it.
     """
     tick = column_types.tick(dtype)
     if tick is None:
-        # `rint` breaks ties as NumPy's does. Clipped before it becomes an integer: NaN is taken for the largest.
+        # `rint` breaks ties as NumPy does. Clip before the cast to an integer: NaN counts as the largest value.
         ratio = value.cast("double") * sf.lit(float(1 / row_weight.step))
         return sf.rint(sf.greatest(sf.lit(float(low)), sf.least(ratio, sf.lit(float(high))))).cast("long")
     per_step = row_weight.step / tick
@@ -231,29 +231,29 @@ def _nearest(row_weight: Clamping, value: Column, dtype: pl.DataType, low: int, 
 
 
 def _digits(value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
-    """Return a value in units of its last digit, clipped to bounds of at most 2**62 of them."""
+    """Return a value in units of its last digit, clipped to bounds of at most 2**62 units."""
     if not isinstance(dtype, pl.Decimal):
         return clip(value.cast("long"), low, high)
     most = 10**dtype.precision - 1
     ends = [sf.lit(Decimal(min(max(end, -most), most)).scaleb(-dtype.scale)) for end in (low, high)]
     kind = spark_types.DecimalType(dtype.precision, dtype.scale)
     clipped = sf.greatest(ends[0].cast(kind), sf.least(value, ends[1].cast(kind)))
-    # Up to 19 + `_MOST_DIGITS` + 2 = 38 digits: Spark rounds no product of that many.
+    # At most 19 + `_MOST_DIGITS` + 2 = 38 digits: Spark does not round such a product.
     digits = clipped.cast(spark_types.DecimalType(19, dtype.scale)) * sf.lit(Decimal(10**dtype.scale))
     return digits.cast("long")
 
 
 def total(weight: Column, window: WindowSpec | None = None) -> Column:
-    """Return Σ weight, clamped to ±LARGEST_VALUE: exactly, for weights of at most 2**31 of fewer than 2**45 rows.
+    """Return Σ weight, clamped to ±LARGEST_VALUE: exact for fewer than 2**45 rows with weights of at most 2**31.
 
-    Null where all weights are.
+    Null if all weights are null.
 
-    Spark's sum of that many weights may leave 64 bits: whether it raised, or wrapped around, would depend on the rows.
-    The sums of their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped
-    anyway.
+    Spark's own sum may leave 64 bits, and the rows would decide whether it raises or wraps around.
+    The sums of high bits and of low bits stay within 64 bits.
+    Clamping the high sum changes only totals that are clamped anyway.
     """
     parts = [sf.sum(part) for part in (sf.shiftright(weight, _LOW_BITS), weight.bitwiseAND(long(2**_LOW_BITS - 1)))]
     high, low = parts if window is None else [part.over(window) for part in parts]
     together = clip(high, -(2 ** (63 - _LOW_BITS)), 2 ** (62 - _LOW_BITS)) * long(2**_LOW_BITS) + low
-    # Null, the sum of no weights, must stay so: clipped, it would be the largest.
+    # The sum of no weights is null and must stay null: clipping would make it the largest value.
     return sf.when(high.isNotNull(), clip(together, -LARGEST_VALUE, LARGEST_VALUE))

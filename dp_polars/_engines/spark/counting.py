@@ -1,8 +1,9 @@
-"""From rows to histograms and keys on Spark, as native SQL: the duties of an engine (`_release/contract.py`).
+"""From rows to histograms and keys on Spark, in its own SQL: the duties of an engine (`_release/contract.py`).
 
-Which rows of a person count follows from one order of that person's groups and rows, for all specs. The numbers of both
-are hashes of that person's own rows under a fresh seed. So a task that Spark runs again keeps the same rows. Nothing
-rests on the seed being secret: the bounds hold for every seed.
+One order of each person's groups and rows decides which rows count, for all specs.
+The order comes from hashes of that person's own rows under a fresh seed.
+So a task that Spark repeats keeps the same rows.
+The seed need not be secret: the limits hold for every seed.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ Window = require("pyspark.sql", extra="spark").Window
 
 
 def fresh_seed() -> int:
-    """Return 64 random bits, as the integer that Spark's hashes take."""
+    """Return 64 random bits as an integer for Spark's hashes."""
     return secrets.randbits(64) - 2**63
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """How the rows of a track are drawn: specs of one track have this in common."""
+    """How a track's rows are drawn: the same for all of its specs."""
 
-    limits: Limits  # those that may drop anything
+    limits: Limits  # limits that may drop rows
     # If there are limits: the column that shows contributing rows, and whether people are counted.
     has: str | None = None
     people: bool = False
@@ -67,25 +68,25 @@ class _Drawn:
 
     @property
     def needs_order(self) -> bool:
-        """Whether some of a person's rows in a group stay, and others don't."""
+        """Whether only some of a person's rows in a group may stay."""
         return (self.limits.rows, self.limits.rows_per_group) != (None, None)
 
 
-# The columns that tell rows of a person in a group apart.
+# Columns that distinguish a person's rows in a group.
 _ROW = ["first place", "copy"]
 
 
 def cells_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], seed: int) -> _Cells:
-    """Return the sums of each person in each cell, within the limits."""
+    """Return each person's sums in each cell, within the limits."""
     tracks, pair = Tracks(specs, _Drawn.of), [*person, "group"]
     drawn = [_Drawn.of(of[0]) for of in tracks.tracks]
     ranked = [track for track, one in enumerate(drawn) if one.needs_order]
     weights = [(one, one.spec.weight) for one in specs if one.spec.weight is not None]
     has_norms = any(one.code is not None or weight.limit is not None for one, weight in weights)
     if has_norms or any(not one.limits.everything for one in drawn):
-        rows = rows.repartition(*person)  # one shuffle for all that is found of a person
+        rows = rows.repartition(*person)  # one shuffle for all work on each person
     of_rows = [track for track in ranked if not drawn[track].people]
-    # The order of a person's rows in a group; with the code where people count, or the row, it has no ties.
+    # The order of a person's rows in a group. A code (if people count) or the row itself breaks all ties.
     place, row, codes = ["place"] * bool(ranked), _ROW * bool(of_rows), ["code", *tracks.values]
     if ranked:
         ordered = [one for track in ranked for one in tracks.tracks[track]]
@@ -100,7 +101,7 @@ def cells_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[Spec
         return {name: sf.when(one.contributes, column) for name, column in found.items()}
 
     rows = tracks.coded(tracks.spread(rows, pair, columns))
-    if len(of_rows) < len(drawn):  # where all tracks draw rows, each is by itself already
+    if len(of_rows) < len(drawn):  # if all tracks draw rows, no two are alike
         rows = rows.groupBy(*pair, "track", *codes, *row).agg(
             *(sf.min(name).alias(name) for name in place),
             *(sf.count(name).alias(name) for name in dict.fromkeys(tracks.rows.values())),
@@ -114,10 +115,11 @@ def cells_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[Spec
 def bounded(
     rows: DataFrame, person: Sequence[str], limits: Mapping[int, Limits], order: Sequence[str], seed: int
 ) -> DataFrame:
-    """Return the rows of each track that stay: the first ones of a person and `group`, in one order for all tracks.
+    """Return the rows of each track that stay: the first ones of each person and `group`, in one order for all tracks.
 
-    Ties of a hash are broken by all that tells rows apart, and limits look at running numbers: a tie can't let a person
-    keep more. Windows come in an order in which few of them need a sort of their own.
+    Ties of a hash are broken by all columns that distinguish rows, and limits use row numbers.
+    So a tie can't let a person keep more rows.
+    Windows are ordered so that few of them need another sort.
     """
     owner, pair = [*person, "track"], ["group"]
     found: dict[str, Column] = {}
@@ -140,7 +142,7 @@ def bounded(
 
 
 def _within(rows: DataFrame, limits: Mapping[str, Mapping[int, int]], tracks: int) -> DataFrame:
-    """Leave out rows that have a larger number than the limit of their track."""
+    """Drop rows with a number above their track's limit."""
     for name, most_of in limits.items():
         for most in sorted(set(most_of.values())):
             limited = [track for track, limit in most_of.items() if limit == most]
@@ -150,12 +152,12 @@ def _within(rows: DataFrame, limits: Mapping[str, Mapping[int, int]], tracks: in
 
 
 def _placed(rows: DataFrame, pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
-    """Give each row of a person and group a random number, `place`; `_ROW` tells it apart from the others.
+    """Give each row of a person and group a random number, `place`; `_ROW` distinguishes rows.
 
-    The values that a row `says` are all that any spec with limits of rows reads of it. So the choice does not depend
-    on the order of rows, since rows with the same number say the same.
+    `says` are the only columns that specs with row limits read. Rows with the same number agree in them.
+    So the choice does not depend on the order of rows.
     """
-    # Null changes no hash: without the flags, nulls in different columns would be one.
+    # Null does not change a hash: without the flags, nulls in different columns would give equal hashes.
     same = [column for name in says for column in (sf.col(name).isNull(), sf.col(name))]
 
     def place(copy: Column) -> Column:
@@ -168,11 +170,11 @@ def _placed(rows: DataFrame, pair: Sequence[str], says: Sequence[str], seed: int
 
 
 def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
-    """Return the plan of the keys that are shown, sorted in one partition: to be run once.
+    """Return the plan of the shown keys, sorted in one partition. Run it only once.
 
-    The executors draw. Where a draw stood among others would tell of keys that are not shown, and so would how many
-    partitions there are: so all that is shown goes to one, and is sorted there. No range of keys is sampled for that:
-    it would be one more draw.
+    The executors draw. The place of a draw would reveal hidden keys, and so would the number of partitions.
+    So all shown keys go to one partition and are sorted there.
+    No range partitioning is used: its sampling would draw a second time.
     """
     names = list(work.types)
     fields = [spark_types.StructField(name, frame.schema[name].dataType) for name in names]
@@ -184,11 +186,11 @@ def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 
 def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
-    """Return every key that somebody has in `k0`, `k1`, …, and in `people` the number of people who have it."""
+    """Return every key that a person has in `k0`, `k1`, …, and its number of people in `people`."""
     rows, names = _with_keys(frame, work.privacy_unit, work.types)
     if work.privacy_unit is not None:
         seed = fresh_seed()
-        # The key itself breaks ties of the hash: a tie can't let a person keep more.
+        # The key itself breaks ties of the hash, so a tie can't let a person keep more.
         person = person_of(work.privacy_unit)
         order = Window.partitionBy(*person).orderBy(sf.xxhash64(sf.lit(seed), *person, *names), *names)
         rows = rows.select(*person, *names).distinct()
@@ -197,7 +199,7 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 
 def _with_keys(frame: DataFrame, unit: PrivacyUnit | None, types: pl.Schema) -> tuple[DataFrame, list[str]]:
-    """Return the rows of somebody with a key, and the columns of that."""
+    """Return rows with a person and a key, and the names of the key columns."""
     names = [f"k{i}" for i in range(len(types))]
     rows = protected_rows(frame, unit, list(types), {})
     for name in names:
@@ -206,7 +208,7 @@ def _with_keys(frame: DataFrame, unit: PrivacyUnit | None, types: pl.Schema) -> 
 
 
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
-    """Return one row for each person, or for each who is cut: see `Engine`, duty 9."""
+    """Return one row for each person, or for each person over a limit: see `Engine`, duty 9."""
     if per_person.by is not None:
         rows, names = _with_keys(frame, per_person.privacy_unit, per_person.by)
         person = person_of(per_person.privacy_unit)
@@ -223,7 +225,7 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
 
     rows = groups.in_groups(rows)
     if not per_person.numbers:
-        rows = rows.repartition(*person)  # one shuffle for all that is found of a person
+        rows = rows.repartition(*person)  # one shuffle for all work on each person
     rows = tracks.spread(rows, [*person, "group"], columns, all_rows=True)
     rows = tracks.coded(rows, all_rows=True)
     sums = {one.number: tracks.sum[one.number] for one in specs if one.is_clipped}
@@ -289,7 +291,7 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
 
 
 def _of_person(place: int, number: PersonNumber, counts: str, track: int) -> Column:
-    """Return a number of each person, from those of the groups."""
+    """Return a person's number from the numbers of their groups."""
     column = {"largest code": "most", "smallest code": "least"}.get(number.what, counts)
     of_group = sf.when(sf.col("track") == track, sf.col(column))
     counted = sf.least(of_group, sf.when(sf.col("track") == track, long(number.most)))
@@ -308,7 +310,7 @@ def _of_person(place: int, number: PersonNumber, counts: str, track: int) -> Col
 
 
 def _dropped(name: str, limits: Limits, *, is_weighed: bool) -> Column:
-    """Return how many rows of a person are left out, of those that a spec may keep in each group: see `PerPerson`."""
+    """Return how many of a person's rows are dropped: see `PerPerson`."""
     counts = sf.least(sf.col(name), sf.lit(MOST_IN_GROUP))
     remaining = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
     sums = [sf.sum(counts), sf.sum(remaining)]
@@ -318,13 +320,13 @@ def _dropped(name: str, limits: Limits, *, is_weighed: bool) -> Column:
     if limits.groups is not None:
         groups = sf.count_if(sf.col(name) > 0)
         twice, by = remaining * (2 * limits.groups) + groups, groups * 2
-        # Integers: the quotient of a multiple is nearest to a whole number by far more than a float rounds.
+        # The quotient is a whole number, and a float's rounding error is far smaller than the distance to the next.
         on_average = sf.round((twice - twice % by) / by).cast("long")
         remaining = sf.when(groups > limits.groups, on_average).otherwise(remaining)
     return total - (remaining if limits.rows is None else sf.least(remaining, sf.lit(limits.rows)))
 
 
-# The most cells of a group that its rows are taken to spread over.
+# Rows of a group are assumed to spread over at most this many cells.
 _MOST_CELLS = 1000
 
 
@@ -339,8 +341,8 @@ def histograms(
 ) -> list[DataFrame]:
     """Return the columns `group`, `spec`, `code` and `count` (all LongType); the counts of a triple add up.
 
-    One pass over the rows serves all specs for which it matters whose a row is, another one all others. Sums of
-    weights come once per triple, exact and then clamped to ±LARGEST_VALUE, which is what their noise is added to.
+    Specs that depend on people share one pass over the rows, and all others share another one.
+    Sums of weights come once per triple. They are exact and then clamped to ±LARGEST_VALUE, before noise is added.
     With `to_driver` every triple comes once, however many rows there are.
     """
     by_person: dict[int, HistogramSpec] = {}
@@ -350,7 +352,7 @@ def histograms(
     passes = []
     if others:
         rows, asked = read(frame, privacy_unit, groups, others)
-        # The native query itself first; keys and categories see only its result.
+        # The native query runs first. Keys and categories are applied to its result only.
         passes.append(_cells_of_rows(rows, groups.names, asked))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
@@ -358,7 +360,7 @@ def histograms(
         passes.append(cells_of_people(rows, person_of(privacy_unit), asked, seed))
     found = []
     for cells in passes:
-        # Rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first.
+        # Uncounted rows are shuffled only once, to where answers are drawn. Sums must be counted first.
         candidates = min(one.spec.binning.size for one in cells.tracks.specs)
         are_counts = all(one.is_count for one in cells.tracks.specs)
         is_uncounted = not to_driver and are_counts and _are_few(frame, groups.number, candidates)
@@ -368,7 +370,7 @@ def histograms(
 
 @dataclass(frozen=True)
 class _Cells:
-    """Numbers to add up: columns of counts for `by`, which are groups or their keys, a track, and a code."""
+    """Columns of counts to add up by `by` (groups or their keys), track and code."""
 
     rows: DataFrame
     by: Sequence[str]
@@ -376,7 +378,7 @@ class _Cells:
 
 
 def _cells_of_rows(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns]) -> _Cells:
-    """Return the weights of each row, without regard to people; codes of lists are found later."""
+    """Return each row's weights, without limits; codes of lists are found later."""
     tracks, rows = Tracks(specs), contributing(rows, specs)
 
     def columns(one: SpecColumns) -> dict[str, Column]:
@@ -386,7 +388,7 @@ def _cells_of_rows(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColum
 
 
 def _histogram(cells: _Cells, groups: Groups, *, is_uncounted: bool, to_driver: bool) -> DataFrame:
-    """Add up the rows of each cell, for all specs at once; uncounted ones are returned with counts of their own."""
+    """Add up each cell's rows for all specs at once. If `is_uncounted`, each row keeps its own count."""
     rows, tracks, is_by_key = cells.rows, cells.tracks, cells.by != ["group"]
     if not is_uncounted:
         values = tracks.all_values if is_by_key else tracks.values
@@ -397,32 +399,32 @@ def _histogram(cells: _Cells, groups: Groups, *, is_uncounted: bool, to_driver: 
     if tracks.values:
         later = {one.number: (tracks.value_of(one), one.spec.binning, one.spec.types[0]) for one in tracks.in_python}
         rows = mapped(rows, encoding(later), "group long, spec long, code long, count long")
-        if to_driver:  # where values have no codes until then, there may be as many as rows
+        if to_driver:  # uncoded values may have as many cells as rows
             rows = rows.groupBy("group", "spec", "code").agg(sf.sum("count").alias("count"))
     return rows.select("group", "spec", "code", "count")
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
-    """Whether counting would hardly make the rows fewer, by Spark's estimate of their number.
+    """Whether counting would hardly reduce the number of rows, by Spark's estimate.
 
-    This affects speed only, never the answer. The estimate comes from the sizes of files, which are compressed: it is
-    too low by a factor of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of
-    their cell. Values are taken to be at no more than `_MOST_CELLS` of a grid's many points.
+    This affects speed only, never the answer.
+    The estimate uses the sizes of compressed files, and is too low by a factor of about 4.
+    So rows are few up to about 2 per cell; with 2, two fifths of them are the first of their cell.
+    Values are assumed to be at no more than `_MOST_CELLS` points of a grid.
     """
     try:
-        # Not of the optimized plan: the optimizer runs expressions on rows that it has at hand, and nothing is charged
-        # yet.
+        # The analyzed plan, because the optimizer runs expressions on rows in memory, and nothing is charged yet.
         plan = rows._jdf.queryExecution().analyzed()
         columns = plan.output()
         width: int = 8 + sum(columns.apply(i).dataType().defaultSize() for i in range(columns.size()))
         size = int(str(plan.stats().sizeInBytes()))
-    except Exception:  # a plan that has no statistics before it is optimized
+    except Exception:  # some plans have no statistics before they are optimized
         return False
     return 2 * size <= groups * min(candidates, _MOST_CELLS) * width
 
 
 def union(groups: Groups, histograms: Sequence[DataFrame]) -> DataFrame:
-    """Return all histograms and the markers of all groups, each group in one partition, sorted there."""
+    """Return all histograms and a marker for every group, each group sorted in one partition."""
     zero = long(0)
     marker = [long(MARKER).alias("spec"), zero.alias("code"), zero.alias("count")]
     table = groups.table.select("group", *marker, *groups.names)

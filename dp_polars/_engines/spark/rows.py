@@ -1,4 +1,4 @@
-"""Rows of Spark's tables as columns of types that are known."""
+"""Rows of Spark tables as columns of known types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Window = require("pyspark.sql", extra="spark").Window
 
-# Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.
+# Functions in other languages, rows in memory, randomness and clocks, as Spark names them in classes and messages.
 _NO_TEXT = re.compile(
     r'"class": ?"[^"]*(?:UDF|UDAF|RDD|LocalRelation|Python|Pandas|MapElements|MapPartitions|TypedFilter|Aggregator'
     r'|Rand\w*|Uuid|Shuffle|Current\w+|Now|LocalTimestamp)"'
@@ -47,13 +47,13 @@ _NUMBER = re.compile(r'(?<=[^\\]"planId": ")\d+')
 
 
 def text_of_frame(frame: DataFrame) -> str | None:
-    """Return a digest of what made a frame, and of the files that it reads; None where it has no text.
+    """Return a digest of a frame's plan and of the files that it reads. None if no text describes the plan fully.
 
-    It reads no row. Numbers that Spark gives to columns and plans count by their order alone.
+    No row is read. Spark's numbers of columns and plans are replaced by their order.
     """
     if hasattr(frame, "_jdf"):
         plan = frame._jdf.queryExecution().analyzed()
-        # Neither text has everything: the short one leaves columns out, the tree a character after LIKE.
+        # Neither text is complete: the short one omits columns, and the tree omits a character after LIKE.
         tree, shown = plan.toJSON(), re.sub(r"#\d+L?", "#", plan.toString())
         text = json.dumps([_renamed(json.loads(tree), {}), shown])
     else:
@@ -68,7 +68,7 @@ def text_of_frame(frame: DataFrame) -> str | None:
 
 
 def binned(frame: DataFrame, ends: Mapping[str, pl.Series]) -> DataFrame:
-    """Return a frame with columns of numbers or dates replaced by the numbers of their bins."""
+    """Replace columns of numbers or dates by their bin numbers."""
 
     def bin_of(name: str, one: pl.Series) -> Column:
         column, kind = _typed(frame.schema, name), frame.schema[name].dataType
@@ -80,9 +80,9 @@ def binned(frame: DataFrame, ends: Mapping[str, pl.Series]) -> DataFrame:
 
 
 def in_kept_parts(frame: DataFrame, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, secret: int) -> DataFrame:
-    """Return rows of listed parts, and of each person those in `most` random ones: see `Engine.keep_parts`.
+    """Return rows of listed parts, and only those in `most` random parts of each person: see `Engine.keep_parts`.
 
-    Equal hashes are told apart by the parts themselves: a tie can't let a person keep more.
+    The parts themselves break ties of hashes, so a tie can't let a person keep more.
     """
     kinds, rank = frame.schema, f"part_{secret}"
     listed = key_table(frame.sparkSession, keys, [kinds[name].dataType for name in keys.columns]).drop("group")
@@ -99,7 +99,7 @@ def in_kept_parts(frame: DataFrame, keys: pl.DataFrame, most: int, unit: Privacy
 
 
 def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401  # what JSON holds
-    """Return a tree whose columns are numbered in the order in which they are in it."""
+    """Renumber a tree's columns in their order of appearance."""
     if isinstance(tree, dict):
         if {"id", "jvmId"} <= tree.keys():
             return ids.setdefault((tree["id"], tree["jvmId"]), len(ids))
@@ -107,12 +107,12 @@ def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401
     return [_renamed(value, ids) for value in tree] if isinstance(tree, list) else tree
 
 
-# Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
+# Public tables up to this size are broadcast, so that the private rows need not be sorted for the join.
 BROADCAST = 1 << 17
 
 
 def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[DataType]) -> DataFrame:
-    """Return the public keys in columns `k0`, `k1`, … of these types, and each one's number, `group`."""
+    """Return the public keys as `k0`, `k1`, … of these types, with each key's number as `group`."""
     numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
     named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
     fields = [spark_types.StructField(f"k{i}", kind) for i, kind in enumerate(kinds)]
@@ -121,12 +121,12 @@ def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[Da
 
 
 def distinct(spark: SparkSession, lists: Sequence[pl.DataFrame], kinds: Sequence[Sequence[DataType]]) -> list[int]:
-    """Return how many rows of each list of constants differ to Spark, in these types, by one job for all of them."""
+    """Return how many distinct rows each list of constants has in Spark's types, by one job for all lists."""
     schema, columns, parts = spark_types.StructType().add("list", spark_types.LongType()), dict[object, str](), []
     for number, (constants, types) in enumerate(zip(lists, kinds, strict=True)):
         named = [pl.Series("list", [number], pl.Int64).new_from_index(0, constants.height)]
         for place, (values, kind) in enumerate(zip(constants, types, strict=True)):
-            same = kind, types[:place].count(kind)  # lists share columns of one type
+            same = kind, types[:place].count(kind)  # lists share columns of the same type
             if same not in columns:
                 columns[same] = f"k{len(columns)}"
                 schema = schema.add(columns[same], kind)
@@ -135,16 +135,16 @@ def distinct(spark: SparkSession, lists: Sequence[pl.DataFrame], kinds: Sequence
     constants = pl.concat(parts, how="diagonal_relaxed")
     table = spark.createDataFrame(constants.to_arrow(), schema)
     if constants.height <= BROADCAST:
-        table = table.coalesce(1)  # no shuffle
+        table = table.coalesce(1)  # avoids a shuffle
     found = {row["list"]: row["count"] for row in table.distinct().groupBy("list").count().collect()}
     return [found.get(number, 0) for number in range(len(lists))]
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The public groups: the private columns of their keys, and their types; the keys with their numbers; how many.
+    """The public groups: the private key columns with their types, the numbered keys, and the number of groups.
 
-    A `Product` has several tables, one for each column, and how far apart in them the numbers are.
+    A `Product` has one table for each column, and the stride of its numbers.
     """
 
     columns: Sequence[str]
@@ -167,11 +167,11 @@ class Groups:
 
     @property
     def names(self) -> list[str]:
-        """The columns of keys in rows that are not yet `in_groups`."""
+        """The key columns of rows before `in_groups`."""
         return [f"k{i}" for i in range(len(self.columns))]
 
     def in_groups(self, rows: DataFrame) -> DataFrame:
-        """Put the number of the group in the place of its key; rows of other keys are left out."""
+        """Replace keys by the number of their group; drop rows with other keys."""
         if not self.columns:
             return rows.withColumn("group", long(0))
         if self.factors:
@@ -185,22 +185,22 @@ class Groups:
 
 
 def with_columns(rows: DataFrame, columns: dict[str, Column]) -> DataFrame:
-    """Add columns, if any: Spark Connect takes no empty list of them."""
+    """Add columns, if any: Spark Connect rejects an empty list."""
     return rows.withColumns(columns) if columns else rows
 
 
 @dataclass(frozen=True)
 class SpecColumns:
-    """A spec and the columns that it reads, which specs share."""
+    """A spec and the columns that it reads. Specs share columns."""
 
-    number: int  # the position of the spec among those of the release
+    number: int  # the spec's position in the release
     spec: HistogramSpec
-    # A column that is null where a row contributes nothing, else its code if these are not all 0. None: all
+    # A column that is null if a row doesn't contribute; otherwise it has the code, unless all are 0. None: all rows
     # contribute.
     has: str | None
-    # The type of the values that it holds instead, where only a list or Python has their codes.
+    # The type of the values that this column has in place of codes, if only a list or Python can code them.
     values: DataType | None
-    # The weight of a row before it is doubled. None: one each.
+    # The weight of a row before it is doubled. None: each row has weight 1.
     units: str | None
 
     @property
@@ -214,7 +214,7 @@ class SpecColumns:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether what a person weighs in a group and code is clipped together."""
+        """Whether a person's sum of weights in a group and code is clipped."""
         return self.spec.people and self.units is not None
 
     @property
@@ -222,17 +222,17 @@ class SpecColumns:
         return long(1) if self.units is None else self.spec.clamping.of_units(sf.col(self.units), long, divide)
 
     def of_total(self, weights: Column) -> Column:
-        """Return what a sum of weights in a group and code counts as; of one person, where people are weighed."""
+        """Clip a sum of weights in a group and code, if it is one person's sum."""
         return clip(weights, *self.spec.clamping.of_person) if self.is_clipped else weights
 
     @property
     def is_count(self) -> bool:
-        """Whether all that is added up are ones."""
+        """Whether only ones are added up."""
         return self.units is None and self.spec.weight is None
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
-    """Return whether at least one condition holds, as a balanced tree: Spark Connect takes 100 levels of a plan."""
+    """Combine conditions by "or", as a balanced tree: Spark Connect allows 100 levels of a plan."""
     found = [*conditions]
     while len(found) > 1:
         found = [reduce(or_, found[i : i + 2]) for i in range(0, len(found), 2)]
@@ -240,9 +240,9 @@ def any_of(conditions: Iterable[Column]) -> Column:
 
 
 def contributing(rows: DataFrame, specs: Sequence[SpecColumns]) -> DataFrame:
-    """Leave out rows that contribute to no spec, where one column says it.
+    """Drop rows that contribute to no spec, if a single column shows this.
 
-    A condition on many columns makes Spark's optimizer look at all combinations of their old and new names.
+    With a condition on many columns, Spark's optimizer tries all combinations of their old and new names.
     """
     columns = {one.has for one in specs}
     return rows.filter(specs[0].contributes) if len(columns) == 1 else rows
@@ -255,7 +255,7 @@ def rows_of(parts: Iterable[Sequence[Column]]) -> Column:
 def protected_rows(
     rows: DataFrame, privacy_unit: PrivacyUnit | None, key_columns: Sequence[str], values: Mapping[str, Column]
 ) -> DataFrame:
-    """Return the rows of somebody: the columns `person0`, …, `k0`, …, and those of `values`."""
+    """Return rows with a person: the columns `person0`, …, `k0`, …, and those of `values`."""
     kinds = rows.schema
     chosen = [_typed(kinds, name).alias(f"k{i}") for i, name in enumerate(key_columns)]
     chosen += [column.alias(name) for name, column in values.items()]
@@ -270,7 +270,7 @@ def protected_rows(
 
 
 def person_of(privacy_unit: PrivacyUnit | None) -> list[str]:
-    """Return the columns of `protected_rows` that say whose rows are. They are hashed in order, as Spark does."""
+    """Return the person columns of `protected_rows`. Spark hashes them in this order."""
     return [f"person{i}" for i, _ in enumerate(privacy_unit or ())]
 
 
@@ -280,7 +280,7 @@ def read(
     groups: Groups,
     specs: Mapping[int, HistogramSpec],
 ) -> tuple[DataFrame, list[SpecColumns]]:
-    """Return the contributing rows, and where each of the specs, by their numbers, has its columns."""
+    """Return the contributing rows, and each spec's columns in them."""
     nulls: dict[str, Column] = {}
     kinds = frame.schema
 
@@ -328,16 +328,16 @@ def read(
 
 
 def _typed(kinds: StructType, name: str) -> Column:
-    """Return a column as the type that was looked at: a frame of Spark Connect is analysed anew whenever it runs."""
+    """Cast a column to the type that was checked: Spark Connect analyses a frame anew at each run."""
     return sf.col(quoted(name)).cast(kinds[name].dataType)
 
 
 def _one_zero(kinds: StructType, name: str) -> Column:
-    """Return a column in which -0.0 is 0.0, in hashes too."""
+    """Replace -0.0 by 0.0, so that their hashes are equal too."""
     column, kind = _typed(kinds, name), kinds[name].dataType
     return column + sf.lit(0.0).cast(kind) if is_float(kind) else column
 
 
 def quoted(name: str) -> str:
-    """Return a name of a column as Spark reads it, whatever it holds."""
+    """Quote a column name for Spark."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,6 +1,6 @@
 """Rows in long form: one row for each list of codes that a row has.
 
-So a plan joins as many tables, and sorts rows as often, for fifty statistics as for one.
+So a plan for fifty statistics has as few joins and sorts as a plan for one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from dp_polars._engines.spark.rows import SpecColumns
 
-# A track has the columns of this many specs, or of as many as there are on average, where there are several.
+# The most specs in a track, if there are several tracks; more if the average is larger.
 _FEWEST = 8
 
 
 class Tracks:
     """Specs that share a row of the long form, its `track`, because they have the same codes and the same limits.
 
-    Each of them has columns of its own there, named by places: so specs of different tracks have the same columns.
+    Each spec has its own columns in the track, named by places. So specs of different tracks share columns.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Tracks:
         self.specs = specs
         self.tracks = [of[i : i + most] for of in alike.values() for i in range(0, len(of), most)]
         self.track_of = {one.number: track for track, of in enumerate(self.tracks) for one in of}
-        #: The column of a spec's numbers of rows, of sums of its weights, and of its counts in a cell.
+        #: Each spec's column for its number of rows, its sum of weights, and its counts in a cell.
         self.rows = self.named("rows", lambda one: one.has)
         weighs = [one for one in specs if one.units is not None]
         self.sum = self.named("sum", lambda one: (one.has, one.units, one.spec.row_weight), weighs)
@@ -61,7 +61,7 @@ class Tracks:
     def named(
         self, word: str, kind: Callable[[SpecColumns], Hashable], specs: Sequence[SpecColumns] | None = None
     ) -> dict[int, str]:
-        """Return a column for each spec, by its number: within a track the same one where kinds are equal."""
+        """Return a column name for each spec, by its number. In a track, specs of equal kinds share a column."""
         names: dict[int, str] = {}
         places: dict[int, dict[Hashable, int]] = {}
         for one in self.specs if specs is None else specs:
@@ -76,11 +76,11 @@ class Tracks:
 
     @property
     def values(self) -> list[str]:
-        """The columns of values that only Python codes, after `coded`."""
+        """The columns of values that only Python can code, after `coded`."""
         return list(dict.fromkeys(self.value_of(self.tracks[track][0]) for track in self._in_python))
 
     def value_of(self, one: SpecColumns) -> str:
-        """Return the column that holds a spec's values in the place of codes."""
+        """Return the column with a spec's values in place of codes."""
         assert one.values is not None
         return self._values[one.values]
 
@@ -94,9 +94,9 @@ class Tracks:
         kind: Callable[[SpecColumns], Hashable],
         column: Callable[[SpecColumns], Column],
     ) -> dict[str, Column]:
-        """Return each of the named columns, computed for the specs that have it, in rows of their tracks.
+        """Return the named columns, computed for their specs in rows of their tracks.
 
-        `column` must follow from `kind`: what is the same for several tracks is there once.
+        `column` must depend only on `kind`, so that several tracks can share an expression.
         """
         found: dict[str, dict[Hashable, tuple[SpecColumns, list[int]]]] = {}
         for one in self.specs:
@@ -123,10 +123,10 @@ class Tracks:
         *,
         all_rows: bool = False,
     ) -> DataFrame:
-        """Return the long form: `by`, `track`, `code` (null where that is found later), values, and columns of specs.
+        """Return the long form: `by`, `track`, `code` (null if found later), values, and the columns of specs.
 
-        All columns of specs are integers. Rows in which all of them are null are left out, if there are several tracks
-        and not `all_rows`.
+        The columns of specs are integers.
+        With several tracks, rows with null in all of them are dropped, unless `all_rows`.
         """
         parts = [{name: column for one in of for name, column in columns(one).items()} for of in self.tracks]
         names = list(dict.fromkeys(name for part in parts for name in part))
@@ -146,9 +146,9 @@ class Tracks:
         return rows if all_rows else rows.filter(sf.coalesce(*names).isNotNull())
 
     def coded(self, rows: DataFrame, *, all_rows: bool = False) -> DataFrame:
-        """Find the codes of all lists by one join, and leave out rows without one, if not `all_rows`.
+        """Find the codes of all lists by one join, and drop rows without a code, unless `all_rows`.
 
-        Then the values that only Python codes are left.
+        Afterwards only values that Python codes remain.
         """
         if not self._listed:
             return rows
@@ -169,7 +169,7 @@ class Tracks:
         codes = rows.sparkSession.createDataFrame(table.to_arrow(), schema)
         if table.height <= BROADCAST:
             codes = sf.broadcast(codes)
-        # A list of another type has null in the column of this one.
+        # A list of another type has null in this column.
         same = [
             sf.col(name) == sf.col(f"its {name}") if len(used) == 1 else sf.col(name).eqNullSafe(sf.col(f"its {name}"))
             for name in used
@@ -187,7 +187,7 @@ class Tracks:
         return rows.filter(any_of([sf.col("code").isNotNull(), *later]))
 
     def added_up(self, names: Mapping[int, str]) -> list[Column]:
-        """Return the sums of the named columns: exact ones, and clamped, of all that are not mere numbers of rows."""
+        """Add up the named columns. Sums are clamped, except numbers of rows."""
         found: dict[str, bool] = {}
         for one in self.specs:
             if one.number in names:
@@ -195,7 +195,7 @@ class Tracks:
         return [(sf.sum(name) if counts else total(sf.col(name))).alias(name) for name, counts in found.items()]
 
     def by_spec(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
-        """Return the columns `by`, `spec` and `count`: a row for each spec that has a count."""
+        """Return the columns `by`, `spec` and `count`: a row for each spec with a count."""
         cells = []
         for place in range(max(map(len, self.tracks))):
             numbers = [of[place].number if place < len(of) else None for of in self.tracks]

@@ -1,7 +1,8 @@
-"""Numbers by weights of people, as native SQL: nobody's rows are dropped, but people beyond the limits count in part.
+"""Count people in part, in Spark's own SQL: no row is dropped, but people beyond the limits get smaller weights.
 
-One pass over the rows gives both a person's norm and what it scales: a frame that is read twice may give other rows.
-All that is added up are integers, so a task that Spark runs again gives the same numbers.
+One pass over the rows finds both a person's norm and the numbers that it scales.
+A second read of the frame could return other rows.
+All sums are of integers, so a task that Spark repeats gives the same numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Window = require("pyspark.sql", extra="spark").Window
 
 
 class _Columns:
-    """The arithmetic of Spark."""
+    """Arithmetic of Spark."""
 
     whole: ClassVar = staticmethod(long)
     quotient: ClassVar = staticmethod(divide)
@@ -41,25 +42,25 @@ _OF = _Columns()
 
 
 def columns_of_numbers(tracks: Tracks) -> dict[int, str]:
-    """Return the column of how many rows of a person in a group contribute to each spec; where people count, codes."""
+    """Return each spec's column of a person's contributing rows in a group, or codes if people count."""
     return tracks.named("number", lambda one: (tracks.rows[one.number], one.spec.people, one.spec.weight))
 
 
 def numbers_of_codes(tracks: Tracks) -> dict[str, Column]:
-    """Return the columns of `columns_of_numbers` in a row of a person, a group and a code."""
+    """Return the columns of `columns_of_numbers` for a row of a person, a group and a code."""
 
     def number(one: SpecColumns) -> Column:
         found = sf.col(tracks.rows[one.number])
-        return (found > 0).cast("long") if one.spec.people else found  # a code counts once
+        return (found > 0).cast("long") if one.spec.people else found  # each code counts once
 
     return tracks.columns(columns_of_numbers(tracks), lambda one: (tracks.rows[one.number], one.spec.people), number)
 
 
 def with_weights(pairs: DataFrame, owner: Sequence[str], tracks: Tracks, is_first: Column | None = None) -> DataFrame:
-    """Add the weight of a row of a person in a group, in parts: `weight of …` for each of `columns_of_numbers`.
+    """Add the weight of each of a person's rows in a group, in parts: `weight of …` for each of `columns_of_numbers`.
 
-    `owner`: the columns of a person, and the track. `is_first`: which of the rows of a person and a group stands for
-    them; None: there is one.
+    `owner`: the columns of a person, and the track.
+    `is_first`: the one row that represents a person and a group. None: there is only one.
     """
     numbers = columns_of_numbers(tracks)
     weighed = {one.number: one.spec.weight for one in tracks.specs if one.spec.weight is not None}
@@ -85,10 +86,10 @@ def with_weights(pairs: DataFrame, owner: Sequence[str], tracks: Tracks, is_firs
 
 
 def parts_of_people(cells: DataFrame, person: Sequence[str], tracks: Tracks) -> DataFrame:
-    """Add the sums of each person in each cell: a column of `tracks.count` for each spec, null if there is none.
+    """Add each person's sums in each cell: a column of `tracks.count` for each spec, null if there is none.
 
-    `cells` has one row for each person, group and code, with its numbers of rows and sums of weights; or for each row
-    of a person, where these are drawn.
+    `cells` has one row for each person, group and code, with its number of rows and its sum of weights.
+    If rows are drawn, it has one row for each of them instead.
     """
     numbers, owner = columns_of_numbers(tracks), [*person, "track"]
     weighed = [one for one in tracks.specs if one.spec.weight is not None]

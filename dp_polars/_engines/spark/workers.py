@@ -1,4 +1,4 @@
-"""What executors run, and how it is sent to them."""
+"""Functions that executors run, and how they are sent there."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch
 VERSION: str = import_module("dp_polars").__version__
 MARKER = -1
 COUNTED = ["group", "spec", "code", "count"]
-# Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
+# Rows drawn at once: Spark's batches of 10,000 would be mostly overhead.
 _ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One output, and the types that its answers, and what is drawn for it, get in Spark."""
+    """One output, with the Spark types of its answers and draws."""
 
     output: Output
     dtype: pl.DataType
@@ -46,12 +46,12 @@ class Answer:
 
     @property
     def width(self) -> int:
-        """How many numbers or candidates a group's answer has."""
+        """How many numbers or candidates an answer has in each group."""
         return self.output.query.answer_width(*self.output.types)
 
 
 def versions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return which version of this package a task has: Spark looks for this function by its name, as for all others."""
+    """Return a task's version of this package. Spark imports this function by name, like all others here."""
     for batch in batches:
         yield pa.RecordBatch.from_pydict({"version": [VERSION] * batch.num_rows})
 
@@ -59,22 +59,22 @@ def versions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
     """Return the stage from (group, spec, code, count, values …) to (group, spec, code, count).
 
-    `binnings` says of which specs the codes are found here: in which column their values are, how they are coded, and
-    their type. Values that are ignored are left out. Those of one code are added up as far as they come together: where
-    they are many more than candidates, that is most of them.
+    `binnings`: for each spec that is coded here, the column of its values, their binning, and their type.
+    Ignored values are left out. Equal codes of a batch are added up.
+    If there are many more values than candidates, this merges most of them.
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         encoders = {spec: binning.encoder() for spec, (_, binning, _) in binnings.items()}
         for rows in _in_chunks(batches, _ROWS):
             coded = rows.filter(pc.invert(pc.is_in(rows["spec"], pa.array(list(binnings), pa.int64()))))
-            # All batches must have one schema, also by what may be null.
+            # All batches must have one schema, including which columns may be null.
             yield from pa.table({name: coded[name] for name in COUNTED}).to_batches()
             for spec, (name, binning, column) in binnings.items():
                 part = rows.filter(pc.equal(rows["spec"], spec))
                 values = part[name]
                 if isinstance(column, pl.Datetime) and column.time_zone is not None:
-                    # The session's zone may be none of Polars'.
+                    # Polars may not know the session's time zone.
                     values = values.cast(pa.timestamp("us", column.time_zone))
                 codes = encoders[spec]([pl.Series(values).cast(column)])
                 numbers = {other: part[other] for other in ("group", "spec", "count")}
@@ -86,12 +86,12 @@ def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
 
 
 def selecting(statistic: KeysThatAreThere, types: pl.Schema) -> Stage:
-    """Return the stage from (k0, k1, …, people) to the keys that are shown, with their noisy numbers if requested."""
+    """Return the stage from (k0, k1, …, people) to the shown keys, with noisy numbers if requested."""
 
     def select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _in_chunks(batches, _ROWS):
             *keys, people = rows.combine_chunks().columns
-            # The values matter only where types are wide.
+            # Only wide types need the values.
             wide = [pl.Series(key) for key, dtype in zip(keys, types.dtypes(), strict=True) if is_wide(dtype)]
             shown, noisy = statistic.drawn(wide, _numpy(people))
             names = list(types)
@@ -103,9 +103,9 @@ def selecting(statistic: KeysThatAreThere, types: pl.Schema) -> Stage:
 
 
 def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
-    """Return the stage from a histogram, sorted by group, to one row per group: its key, and what is drawn for it.
+    """Return the stage from a histogram, sorted by group, to one row per group: its key and its draws.
 
-    `names` are those of the columns.
+    `names`: the output columns.
     """
     widest = max(answer.width for answer in answers)
 
@@ -118,9 +118,9 @@ def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
 
 
 def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) -> Stage:
-    """Return the stage from what `drawing` gave, or a part of it, to the same rows as they are shown.
+    """Return the stage from the output of `drawing`, or a part of it, to the rows that are shown.
 
-    `names` are those of the key columns and of the answers.
+    `names`: the key columns and the answers.
     """
 
     def present(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,7 +138,7 @@ def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) ->
 
 
 def _silenced_stage(stage: Stage) -> Stage:
-    """Return a stage that is silenced while it works, and not while Spark does: a generator would be so all along."""
+    """Silence a stage only while it works. A silenced generator would silence Spark, too."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         results = stage(batches)
@@ -160,11 +160,11 @@ def _parts(histogram: pa.Table, most_groups: int) -> Iterator[pa.Table]:
 
 
 def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
-    """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere.
+    """Yield the rows in large tables of whole groups: Spark's batches end anywhere.
 
-    Held rows of a group are added up whenever they have doubled.
+    A group's held rows are added up whenever they have doubled.
     """
-    held: list[pa.Table] = []  # the last group so far
+    held: list[pa.Table] = []  # rows of the last group so far
     for rows in _in_chunks(batches, most_rows):
         groups = _numpy(rows["group"])
         last = int(np.searchsorted(groups, groups[-1]))
@@ -181,16 +181,16 @@ def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> I
 
 
 def _added_up(histogram: pa.Table) -> pa.Table:
-    """Return the rows of one group with each code once."""
+    """Add up one group's rows by code."""
     is_marker = pc.equal(histogram["spec"], MARKER)
     counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
     counted = counted.rename_columns(COUNTED)
     together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
-    return together.cast(histogram.schema)  # a sum may be null, Spark's columns may not
+    return together.cast(histogram.schema)  # sums may be null, but Spark's columns may not
 
 
 def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows in tables of at least `most_rows`, but for the last one."""
+    """Yield the rows in tables of at least `most_rows`, except the last one."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.num_rows:
@@ -203,7 +203,7 @@ def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa
 
 
 def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
-    """Return the keys of all groups of the table, and what is drawn for them."""
+    """Return the keys of all groups in the table, and their draws."""
     groups, specs, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
     markers = np.flatnonzero(specs == MARKER)
     listed = groups[markers]
@@ -219,13 +219,13 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
 
 
 def in_arrow(column: pl.Series, dtype: pl.DataType) -> pa.Array:
-    """Return a column as Spark reads it: it has no lists with 64-bit offsets."""
+    """Convert a column to Spark's Arrow types, which lack lists with 64-bit offsets."""
     found = column.cast(dtype).to_arrow()
     return found.cast(pa.list_(found.type.value_type)) if column.dtype == pl.List else found
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
-    """Return a type with times in UTC: the session's zone may be none of Polars'."""
+    """Return a type with times in UTC: Polars may not know the session's time zone."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz and "UTC")
     if pa.types.is_list(kind):
@@ -236,11 +236,11 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
 
 
 def _histogram(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Histogram:
-    """Return the histogram of one spec, in the order of the groups listed, which ascend."""
+    """Return one spec's histogram, in the ascending order of the listed groups."""
     if not np.isin(groups, listed).all():
         msg = "Every group must come with its key: Spark has divided one between two tasks."
         raise RuntimeError(msg)
-    # A code has a row from each task that encoded it.
+    # Each task that encoded a code has its own row.
     return Histogram.of_pairs(np.searchsorted(listed, groups), codes, counts, len(listed))
 
 
@@ -249,17 +249,18 @@ def _numpy(column: pa.ChunkedArray) -> Ints:
     return array
 
 
-# Rows of constants, over as many tasks as Spark takes: enough for one on each executor.
+# Rows of constants, in as many tasks as Spark makes by default: enough for one on each executor.
 _PROBED = 1024
 
 _ready: WeakSet[SparkSession] = WeakSet()
 
 
 def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame:
-    """Plan what a stage makes of rows.
+    """Plan a stage on rows.
 
-    Raises RuntimeError if tasks over constants show that the executors lack this package. They run once for a session,
-    before the charge. An executor that comes later with another Python fails on private rows.
+    Raises RuntimeError if tasks on constants show that executors lack this package.
+    These tasks run once per session, before the charge.
+    An executor that joins later with another Python fails on private rows.
     """
     if rows.sparkSession not in _ready:
         _check(rows.sparkSession)
@@ -270,7 +271,7 @@ def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame
 def _check(spark: SparkSession) -> None:
     try:
         found = set(spark.range(_PROBED).mapInArrow(versions, "version string").toArrow()["version"].to_pylist())
-    except Exception as error:  # of constants alone, so it may be shown
+    except Exception as error:  # it read only constants, so showing it is safe
         msg = f"a task that imports dp_polars failed on Spark's executors.{_HINT}"
         raise RuntimeError(msg) from error
     if found != {VERSION}:
