@@ -1,1 +1,1 @@
-"""What `dp_polars.sql` runs on databases: expressions of Ibis, written once, and what each database does otherwise."""
+"""The SQL engines: Ibis expressions shared by all databases, and each database's dialect."""

@@ -1,7 +1,7 @@
-"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_bins` on every row.
+"""SQL arithmetic for codes and weights of rows, equal to the encoders of `_bins` on every row.
 
-Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
-clipped to public clipping bounds before anything else is done with them. The caller leaves out NaN and null.
+Values are clipped to public clipping bounds first. So nothing here raises for a value, or leaves a type.
+An engine may evaluate conditions and columns in any order. The caller leaves out NaN and null.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec
 
 
-# A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
+# A list of points becomes a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
 _MOST_POINTS = 4096
-# Digits after the point up to which DuckDB holds a decimal of 64 bits times the power of ten that makes it whole.
+# Up to this many digits, DuckDB can multiply a 64-bit decimal by the power of ten that makes it whole.
 _MOST_PLACES = 18
 _INT64 = np.iinfo(np.int64)
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -38,12 +38,12 @@ _LAST_MICROSECOND = 86_400 * 10**6 - 1
 
 
 def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dialect) -> Value | None:
-    """Return the code of a value; None where it must be looked up in a list.
+    """Return the code of a value. None: it must be looked up in a list.
 
     Raises
     ------
     TypeError, ValueError
-        If the engine's arithmetic is not known to give the code of every value.
+        If the engine's arithmetic is not known to be exact for every value.
     """
     if isinstance(binning, OneCode):
         return integer(0)
@@ -52,7 +52,7 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
     steps, last = binning.steps, binning.size - 1
     if isinstance(steps, IntegerSteps):
         place = steps.place(physical(value, dtype, steps.low, steps.high), integer, dialect.divide)
-        # Times are microseconds, and may lie just beyond ends that are nanoseconds.
+        # Times are in microseconds, and may be just beyond ends in nanoseconds.
         return place if steps.ends_are_points and dtype != pl.Time else within(place, 0, last)
     if isinstance(steps, FloatSteps):
         low, high = _ends(steps, last)
@@ -69,7 +69,7 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
 
 
 def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
-    """Return how many units of its step a value weighs, before that is doubled; `otherwise` for null and NaN.
+    """Round a value to units of the step, before the weight is doubled; `otherwise` for null and NaN.
 
     Raises
     ------
@@ -108,20 +108,20 @@ def is_present(value: Value, dialect: Dialect) -> Value:
 
 
 def _clip(column: Value, low: Value, high: Value) -> Value:
-    """Return a column clipped to bounds. NaN gives the upper one: engines that have NaN order it after all numbers.
+    """Clip a column to bounds. NaN becomes the upper bound: engines with NaN sort it after all numbers.
 
-    As cases, which take DuckDB a third of the time of `greatest`, and whose range it knows: it then counts in an array.
+    Cases take DuckDB a third of the time of `greatest`. They show DuckDB the range, so it counts in an array.
     """
     return ibis.cases((column < low, low), (column > high, high), else_=column)
 
 
 def within(number: Value, low: int, high: int) -> Value:
-    """Return a computed integer clipped to bounds: cases would compute it three times."""
+    """Clip a computed integer to bounds. Cases would compute it three times."""
     return ibis.greatest(integer(low), ibis.least(number, integer(high)))
 
 
 def _double(value: Value, dtype: pl.DataType) -> Value:
-    """Return the float of a number; of an integer the nearest one, ties to even, as every engine does."""
+    """Return a number as a float. Every engine rounds an integer to the nearest float, ties to even."""
     if not (dtype.is_float() or dtype.is_integer()):
         msg = (
             f"candidates of a column of type {dtype} must be of such a type too: engines make floats of it in ways of "
@@ -132,7 +132,7 @@ def _double(value: Value, dtype: pl.DataType) -> Value:
 
 
 def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
-    """Return the physical integer of a value, clipped to as much of the bounds as 64 bits hold."""
+    """Return a value's physical integer, clipped to the bounds as far as 64 bits allow."""
     low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
     if dtype == pl.Boolean:
         return within(ibis.ifelse(value, integer(1), integer(0)), low, high)
@@ -168,13 +168,13 @@ def _of_decimals(value: Value, places: int, low: int, high: int) -> Value:
 
 
 def _of_timestamps(value: Value) -> Value:
-    """Return microseconds since 1970. Whole seconds are exact also where an engine gives floats."""
+    """Return microseconds since 1970. Whole seconds stay exact if an engine returns floats."""
     seconds = cast(value.truncate("s").epoch_seconds(), "int64")
     return seconds * integer(10**6) + cast(value.microsecond(), "int64")
 
 
 def _of_times(value: Value, low: int, high: int) -> Value:
-    """Return microseconds of the day. DuckDB and Postgres have a 24:00:00, which no Python time is."""
+    """Return microseconds of the day. DuckDB and Postgres have 24:00:00, which Python's time lacks."""
     within = (min(max(end, 0), _LAST_MICROSECOND) for end in (low, high))
     ends = ((_EPOCH + dt.timedelta(microseconds=end)).time().isoformat("microseconds") for end in within)
     clipped = _clip(value, *(constant(end, "time") for end in ends))
@@ -183,9 +183,9 @@ def _of_times(value: Value, low: int, high: int) -> Value:
 
 
 def _ends(steps: FloatSteps, last: int) -> tuple[float, float]:
-    """Return floats at and below which the code is 0, and at and above which it is the last.
+    """Return two floats: the code is 0 up to the first one, and the last code from the second one on.
 
-    Between them no product is too large for a float, nor so small that Postgres would raise for it.
+    Between them, no product is too large for a float, or small enough for Postgres to raise.
     """
 
     def place(x: float) -> float:
@@ -199,7 +199,7 @@ def _ends(steps: FloatSteps, last: int) -> tuple[float, float]:
 
 
 def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> Value:
-    """Return how many thresholds a value is above, by a balanced tree of comparisons."""
+    """Count the thresholds that a value is above, by a balanced tree of comparisons."""
     values, below = thresholds.values, thresholds.below
     if len(values) >= _MOST_POINTS:
         given = below + len(values) + 1
@@ -217,10 +217,10 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> V
 
 
 def _between(place: Value, constants: Sequence[Value], of: Callable[[int], Value]) -> Value:
-    """Return what a value has by how many ascending constants it is above."""
+    """Return `of(n)` if a value is above exactly n of the ascending constants."""
 
     def tree(first: int, end: int) -> Value:
-        """Return that of a value that is above the first constants, and not above those from `end` on."""
+        """Return this for a value above the first constants, and not above the constants from `end` on."""
         if first == end:
             return of(first)
         middle = (first + end) // 2
@@ -230,7 +230,7 @@ def _between(place: Value, constants: Sequence[Value], of: Callable[[int], Value
 
 
 def _by_pieces(pieces: Pieces, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
-    """Return the code of a value, by the steps of the piece in which it lies."""
+    """Return a value's code by the steps of its piece."""
     are_floats = isinstance(pieces.steps[0], FloatSteps)
     as_constant, low, high = floating if are_floats else integer, pieces.low, pieces.ends[-1]
     if are_floats:
@@ -249,11 +249,11 @@ def _by_pieces(pieces: Pieces, value: Value, dtype: pl.DataType, dialect: Dialec
 
 
 def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
-    """Return an integer in whole units of `per`: the nearest one, ties to even."""
+    """Round an integer to whole units of `per`, ties to even."""
     if per == 1:
         return number
     one, by = integer(1), integer(per)
-    # Quotients and remainders are rounded towards 0.
+    # Quotients and remainders round towards 0.
     rest = number % by
     is_below = rest < integer(0)
     whole = dialect.divide(number, by) - ibis.ifelse(is_below, one, integer(0))
@@ -264,17 +264,17 @@ def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
 
 
 def _units_of_floats(row_weight: Clamping, value: Value, low: int, high: int) -> Value:
-    """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
+    """Round floats to whole units of the step, ties to even, for any tie rule of ROUND.
 
-    Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
-    too small.
+    Values beyond the bounds are not multiplied, and values near 0 become 0.
+    Postgres raises for products that are too large or too small.
     """
     per_unit = float(1 / row_weight.step)
     first, last = (floating(float(end * row_weight.step)) for end in (low, high))
     is_small = value.abs() < floating(float(row_weight.step / 4))
     inside = ibis.cases((value < first, first), (value > last, last), (is_small, floating(0.0)), else_=value)
-    # Adding 2**52 and taking it away rounds a float to the nearest integer, ties to even. The ends are at most 2**30
-    # steps from 0 (`check_size`), so their products are rounded to them, and those between them lie between.
+    # Adding and subtracting 2**52 rounds a float to the nearest integer, ties to even. The ends are at most 2**30 steps
+    # from 0 (`check_size`), so their products round to them. Other products lie between.
     shift = floating(1.5 * 2.0**52)
     return cast(inside * floating(per_unit) + shift - shift, "int64")
 
@@ -282,21 +282,21 @@ def _units_of_floats(row_weight: Clamping, value: Value, low: int, high: int) ->
 # --- Sums of cells ---------------------------------------------------------------------------------------------------
 
 
-#: What stands where a spec has nothing in a cell, or a row contributes nothing: no number is so far from 0.
+#: A spec's number in a cell without contributing rows, and a row's value if it doesn't contribute. No sum is this low.
 ABSENT = -(2**63)
 
 
 @dataclass(frozen=True)
 class Number:
-    """The sum of a spec in each cell: of the rows for which `counts` is true (None: of all)."""
+    """A spec's number in each cell, from the rows with `counts` true (None: from all rows)."""
 
     counts: Value | None
     weight: Value | None = None
-    person: Value | None = None  # distinct ones
+    person: Value | None = None  # counted once each
 
 
 def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number]) -> Table:
-    """Return the cells that there are, with `number0`, `number1` and so on."""
+    """Return the cells with rows, with `number0`, `number1` and so on."""
     found = {f"number{i}": _found(rows, number) for i, number in enumerate(numbers)}
     return rows.group_by(list(by)).aggregate(**found)
 
@@ -314,21 +314,21 @@ def _found(rows: Table, number: Number) -> Value:
 
 
 def total_of(numbers: Value, weights_of: Callable[[Value], Value] = lambda total: total) -> Value:
-    """Return the exact sum of integers of 64 bits, or what is made of it, but at most ±LARGEST_VALUE.
+    """Return an exact sum of 64-bit integers, or a weight computed from it, clamped to ±LARGEST_VALUE.
 
-    No row makes it raise: engines add up in more than 64 bits.
+    No row can make it raise: engines add up in more than 64 bits.
     """
     ends = (integer(end) for end in (-LARGEST_VALUE, LARGEST_VALUE))
     return cast(ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends))), "int64")
 
 
 def of_sums(spec: HistogramSpec, rows: Value) -> Callable[[Value], Value]:
-    """Return what makes the sum of the weights of a number of rows of the sum of `spec.added`."""
-    # The number of rows with as many bits as the sum: times a constant it may need more than 64.
+    """Return a function from the sum of `spec.added` over some rows to the sum of their weights."""
+    # Give the number of rows as many bits as the sum: times a constant it may need more than 64.
     return lambda sums: spec.of_sums(sums, sums * integer(0) + rows, integer)
 
 
 def of_person(weight: Value, row_weight: Clamping) -> Value:
-    """Return the sum of a person's weights, clipped to `row_weight.of_person`."""
+    """Add up a person's weights, clipped to `row_weight.of_person`."""
     low, high = row_weight.of_person
     return within(total_of(weight), low, high)

@@ -1,8 +1,8 @@
-"""What the limits leave of people's rows, as SELECTs: races, lists, and windows.
+"""Apply contribution limits in SELECTs: by races, lists, and windows.
 
-Which of a person's groups and rows count is decided by numbers that all outputs share: hashes of the person, of what
-the rows say, and of a secret that is drawn for each release. The limits hold for every secret and every hash: only how
-evenly rows are chosen rests on them.
+All outputs share the numbers that choose a person's groups and rows.
+These are hashes of the person, of the columns that specs read, and of a secret drawn for each release.
+The limits hold for every secret and every hash. Only the uniformity of the choice depends on them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec
 
 
-# The most bits that what a row says may have in an integer: alone, and with its time, for which 33 are left.
+# The most bits of a row's packed columns in an integer: alone, and with a time of 33 bits.
 _MOST_SAID, _MOST_BITS = 62, 24
-# The most codes of a list of which a set for each pair is held: to list the members of sets takes time for each code.
+# The most codes that sets represent: listing the members of sets takes time for each code.
 _MOST_CODES = 16
-# The most groups, and winners, that a person has side by side: each takes time, with or without rows of the person.
-# With 50 groups a mode took eight times as long as by pairs. Up to eight it takes half of the time if all are cut.
+# The most groups, and winners, in one row of a person: each takes time, with or without rows of the person. With 50
+# groups a mode took eight times as long as by pairs. With up to eight it takes half the time if limits apply to
+# everybody.
 _MOST_GROUPS, _MOST_WINNERS = 8, 3
 
 
 def is_listed(spec: HistogramSpec) -> bool:
-    """Return whether a list of a person's rows in each group shows what the limits leave."""
+    """Return whether a list of each person's rows in a group is enough to apply a spec's limits."""
     return not spec.people and spec.limits.rows is None and spec.limits.rows_per_group is not None
 
 
@@ -49,11 +50,12 @@ def listed(
     common: Common,
     numbers: Weighing | None,
 ) -> tuple[Table, Table]:
-    """Return each person's groups, with the sums of `numbers`, and the rows in them, with `keeps0`, … of `bounds`.
+    """Return each person's groups with the sums of `numbers`, and their rows with a column `keeps0`, … for each limit.
 
-    All have one limit of groups, and one of rows in each. The rows of a person in a group are a
-    list. Where each column of what they say has a value in all of them or in none, the first of the list in a random
-    order are those that stay for every output; elsewhere rows are ranked.
+    All limits have the same number of groups, and the same number of rows in each.
+    A person's rows in a group form a list.
+    If each column has a value in all rows or in none, the first rows of a random order stay for every output.
+    Otherwise rows are ranked.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
@@ -75,7 +77,7 @@ def listed(
     pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name], groups) for (name, _), i in bounds.items()})
     even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
     flags, said = [f"keeps{i}" for i in bounds.values()], even["said"]
-    # Rows that are no more than may stay need no order.
+    # No order is needed if all rows may stay.
     said = ibis.ifelse(said.length() <= most, said, drawn(said, most, even["place"]))
     even, said = even.select("group", *flags, said=said.unnest()), uneven["said"]
     stays = {f"stays{i}": uneven[f"keeps{i}"] for i in bounds.values()}
@@ -87,7 +89,7 @@ def listed(
 
 
 def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
-    """Add columns that are 1 where a person has rows with a code, or 0; and in how many groups, if that is known."""
+    """Add columns with 1 for people with rows of a code, else 0, and their number of groups if it is known."""
     found = {}
     for rows, code in presence.items():
         found[rows] = ibis.ifelse(pairs[f"has{names[code]}"], integer(1), integer(0))
@@ -99,7 +101,7 @@ def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapp
 def _in_few_groups(
     pairs: Table, names: Mapping[str | None, int], most: int | None, dialect: Dialect, common: Common
 ) -> Table:
-    """Say in `stays0`, … of each person's groups whether it stays among those with `has0`, …: `most` of them."""
+    """Add `stays0`, … to each person's groups: whether it is one of the first `most` groups with `has0`, …."""
     if most is None:
         return pairs
     bounds = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
@@ -113,12 +115,12 @@ def _in_few_groups(
 
 
 def _counts(pairs: Table, number: int, most: int | None) -> Value:
-    """Return whether a pair has something and stays, if groups are limited."""
+    """Return whether a pair has contributing rows and stays, if groups are limited."""
     return pairs[f"has{number}"] if most is None else pairs[f"has{number}"] & pairs[f"stays{number}"]
 
 
 def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
-    """Return rows of which one integer says all, where it holds that: an engine that groups by it takes less time."""
+    """Pack each row's columns into one integer if they fit: grouping by it is faster."""
     ends = _ends(rows, specs)
     fields = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
     if sum(bits for bits, _ in fields.values()) > _MOST_SAID:
@@ -131,7 +133,7 @@ def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
 
 
 def _ends(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str, tuple[int, int]]:
-    """Return between which ends the codes and weights of rows lie; where all codes are 0, they are left out."""
+    """Return the smallest and largest code or weight of each column; columns with code 0 only are left out."""
     ends: dict[str, tuple[int, int]] = {}
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
@@ -149,11 +151,12 @@ def split_rows(
     dialect: Dialect,
     common: Common,
 ) -> tuple[Table, Table]:
-    """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
+    """Return the rows that stay under all limits, and the rows to rank, with numbers `place` and `copy`.
 
-    The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
-    person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
-    their group stay; `even`, whether all rows that are ranked with a row contribute to everything.
+    Rows are ranked in groups with more rows of a person than the smallest limit.
+    They are ranked in all of a person's groups if the person has too many groups or rows.
+    `stays0` and so on: whether the group stays under a limit.
+    `even`: whether all rows that are ranked together contribute to everything.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
@@ -182,7 +185,7 @@ def split_rows(
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        every = len(bounds) == 1 and rows.whole is None  # of the rows contributes to it
+        every = len(bounds) == 1 and rows.whole is None  # then every row contributes to the limit's output
         of_groups = {
             f"stays{i}": (None if every or i not in codes else f"has{i}", limits.groups)
             for (_, limits), i in bounds.items()
@@ -196,7 +199,7 @@ def split_rows(
         crowded = crowded.filter(any_of(crowded[name] for name in stays))
     tight = rows.table
     if "rows" in smallest or "rows_per_group" in smallest:
-        # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
+        # A number distinguishes equal rows. Any numbering works, because equal rows agree in all columns.
         says = ["group", *rows.says]
         tight = dialect.copies(tight.semi_join(crowded, pair), [*person, *says])
         says.append("copy")
@@ -208,7 +211,7 @@ def split_rows(
 
 
 def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:
-    """Say of the groups of crowded people whether each stays, by the bound on those in which a column is true."""
+    """Add whether each group of crowded people stays: limits count the groups in which a column is true."""
     person = person_in(crowded)
     crowded = crowded.mutate(place=dialect.order([crowded[name] for name in person], [crowded["group"]], OF_GROUPS))
     until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
@@ -221,9 +224,9 @@ def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], diale
 
 
 def is_one_row_a_group(rows: Rows, specs: Sequence[HistogramSpec]) -> bool:
-    """Return whether one row counts of a person in a group, or people do, in as many groups for all.
+    """Return whether one row per person and group counts, or people count, with the same limit of groups for all.
 
-    An integer must hold what a row may contribute to.
+    One integer must have a bit for each column that rows may contribute to.
     """
     groups = specs[0].limits.groups
     return len({*rows.codes}) <= _MOST_SAID and all(
@@ -234,7 +237,7 @@ def is_one_row_a_group(rows: Rows, specs: Sequence[HistogramSpec]) -> bool:
 
 
 def read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | None, dict[str, tuple[int, int]]]:
-    """Return what is read of the winner among the rows that contribute to something, between which ends."""
+    """Return the columns to read from winners with a value in each column, with their smallest and largest values."""
     ends, read = _ends(rows, specs), dict[str | None, dict[str, tuple[int, int]]]()
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
@@ -245,7 +248,7 @@ def read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | No
 
 
 def is_short(ends: Mapping[str, tuple[int, int]]) -> bool:
-    """Return whether an integer holds what lies between ends, and a time."""
+    """Return whether values between these ends and a time fit into one integer."""
     return sum(map(_bits, ends.values())) <= _MOST_BITS
 
 
@@ -263,20 +266,21 @@ def raced(
     common: Common,
     of_numbers: Weighing | None,
 ) -> tuple[Table, list[tuple[Table, list[int]]]]:
-    """Return what the limits leave where people count, or one row of each in a group: the winner of a race.
+    """Apply the limits if people count, or one row per person and group: the winner of a race.
 
-    Before it come each person's groups, with the sums of `of_numbers`.
+    Returns each person's groups with the sums of `of_numbers`, and then the counts.
 
-    Rows that say the same are one with a number of copies, and run as often. So a row needs no number, and no window
-    puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides. An engine
-    that finds the pairs whose rows all differ groups only the rows of the others.
+    Equal rows become one row with a number of copies, and race as often.
+    So a row needs no number, and no window sorts all rows.
+    Ties of times are broken by the rows' own columns, never by anything else.
+    If an engine finds the pairs with distinct rows only, it groups just the rows of other pairs.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
     most = specs[0].limits.groups
     presence = {} if of_numbers is None else of_numbers.presence()
     codes = [] if of_numbers is None else of_numbers.codes
-    names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # what rows contribute to
+    names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # columns that rows contribute to
     sizes = {by: specs[numbers[0]].binning.size for (by, people), numbers in groupings.items() if people and by}
     held = _Held.of(names, sizes)
     sets = {by: f"set{names[by]}" for by in held.sizes}
@@ -310,7 +314,7 @@ def raced(
     elif dialect.differ is None:
         said = rows.read(common.once(equal_ones_together(rows.table)))
         pairs = aggregated(said)
-    else:  # to group rows takes long, and few pairs have equal ones
+    else:  # grouping rows is slow, and few pairs have equal rows
         table = common.once(rows.table)
         said = rows.read(table)
         every = common.once(aggregated(said, dialect.differ))
@@ -332,7 +336,7 @@ def raced(
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
             cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)
             counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers))
-        elif by is None:  # of a cube
+        elif by is None:  # for a cube
             counted = cells_of(pairs, ["group"], [Number(_counts(pairs, names[rows.codes[n]], most)) for n in numbers])
         else:
             winners = pairs.filter(_counts(pairs, names[by], most)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
@@ -352,17 +356,17 @@ def _in_each(said: Table, groups: int) -> list[tuple[str, list[Value]]]:
 
 @dataclass(frozen=True)
 class _Held:
-    """What a person's rows in a group contribute to, and which codes they say, as the bits of an integer.
+    """The columns that a person's rows in a group contribute to, and the codes in them, as bits of an integer.
 
-    Where public groups are few, one integer has the bits of all of them. Then a person has one row, in which the groups
-    lie side by side, and no group has to be put in an order: how many go before it is a sum.
+    With few public groups, one integer has the bits of all groups.
+    Then a person has one row for all groups, and no group needs sorting: a sum counts the earlier groups.
 
     Parameters
     ----------
     names
-        What rows contribute to, each with its number.
+        The columns that rows contribute to, each with its number.
     sizes
-        The codes of which sets are held, each with how many there are.
+        The columns with a set of codes, each with its number of codes.
     """
 
     names: Mapping[str | None, int]
@@ -370,7 +374,7 @@ class _Held:
 
     @classmethod
     def of(cls, names: Mapping[str | None, int], sizes: Mapping[str, int]) -> _Held:
-        """Return what has room: `sizes` are of the codes that people count by."""
+        """Return the sets that fit. `sizes` has the columns of codes by which people are counted."""
         held = cls(names, {})
         for by, size in sizes.items():
             if size <= _MOST_CODES and held.width + size <= _MOST_SAID:
@@ -379,11 +383,11 @@ class _Held:
 
     @property
     def width(self) -> int:
-        """The bits of a group."""
+        """The number of bits for one group."""
         return len(self.names) + sum(self.sizes.values())
 
     def bits_of(self, rows: Rows, said: Table) -> Value:
-        """Return the bits of rows that are read, each with those of its own group."""
+        """Return the bits of each row for its own group."""
         conditions = [(i, None if name is None else rows.has(said, name)) for name, i in self.names.items()]
         marks = (integer(2**i) if of is None else ibis.ifelse(of, integer(2**i), integer(0)) for i, of in conditions)
         bits, below = reduce(operator.add, marks), len(self.names)
@@ -394,15 +398,15 @@ class _Held:
         return bits
 
     def moved(self, bits: Value, group: Value) -> Value:
-        """Return the bits of a row where those of its group are."""
+        """Move the bits of a row to the place of its group."""
         return bits << cast(group * integer(self.width), "int32")
 
     def taken_apart(self, pairs: Table) -> Table:
-        """Return pairs with `has0`, … and `set0`, … in the place of their bits."""
+        """Replace the bits of pairs by `has0`, … and `set0`, …."""
         return pairs.mutate(**self.columns(pairs["bits"])).drop("bits")
 
     def columns(self, bits: Value, group: int = 0) -> dict[str, Value]:
-        """Return `has0`, … and `set0`, … of a group."""
+        """Return a group's `has0`, … and `set0`, …."""
         found, below = {}, len(self.names)
         for number in self.names.values():
             found[f"has{number}"] = self._part(bits, group, number) != integer(0)
@@ -414,9 +418,9 @@ class _Held:
         return (bits >> constant(group * self.width + first, "int32")) & integer(2**size - 1)
 
     def pairs(self, people: Table, groups: int, most: int, dialect: Dialect, numbers: Sequence[int]) -> Table:
-        """Return one row for each person and group, with `has0`, `stays0`, … and what is found of the group.
+        """Return one row for each person and group, with `has0`, `stays0`, … and the group's other columns.
 
-        There are `groups0`, …, too: in how many groups the person has it.
+        `groups0`, … is the number of the person's groups with `has0`, ….
         """
         person = person_in(people)
         owner = [people[name] for name in person]
@@ -449,7 +453,7 @@ class _Held:
 
 
 def _members(pairs: Table, of: str, name: str, size: int, numbers: int) -> Table:
-    """Return how many pairs have each code in their set; pairs with the same set are counted first."""
+    """Count the pairs with each code in their set; pairs with equal sets are counted first."""
     sets = pairs.group_by(["group", of]).aggregate(pairs=cast(pairs.count(), "int64"))
     sets = sets.mutate(**{name: cast(ibis.range(size).unnest(), "int64")})
     sets = sets.filter((cast(sets[of], "int64") >> cast(sets[name], "int32")) & integer(1) == integer(1))
@@ -459,14 +463,14 @@ def _members(pairs: Table, of: str, name: str, size: int, numbers: int) -> Table
 def _winner(
     said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None, dialect: Dialect
 ) -> dict[str, Value]:
-    """Return what the row of the least time says, column -> value, by the least and the largest that each may say."""
+    """Return the columns of the row with the least time; `ends` are the smallest and largest value of each column."""
     bits = {name: _bits(between) for name, between in ends.items()}
     if not is_short(ends):
         key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
         return {name: said[name].argmin(key, where=where) for name in ends}
-    # Engines find the least integer faster. Times are below 2**6.
+    # Engines find the smallest integer faster. Times are below 2**6.
     key = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
-    for name, (low, high) in ends.items():  # what other rows say, too, must not raise
+    for name, (low, high) in ends.items():  # values of other rows must not raise either
         key = key * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
     least, found = key.min(where=where), {}
     for name, (low, _) in reversed([*ends.items()]):
@@ -482,7 +486,7 @@ def one_each(
     specs: Sequence[HistogramSpec],
     weights: Mapping[int, Callable[[Table], Value] | None],
 ) -> Table:
-    """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
+    """Return one row for each person, group and code, with its first row's number, and clipped weights."""
     rows = rows.filter(has(rows, name))
     found = {"count": rows.count()}
     for number in numbers:
@@ -496,12 +500,12 @@ def one_each(
 
 
 def first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
-    """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that contribute to it."""
+    """Add columns `keeps0`, `keeps1`, …: whether limit i keeps the row."""
     columns = [name for name in loose.columns if name in tight.columns]
     flags = [f"keeps{i}" for i in bounds.values()]
     shared = {limits: i for (_, limits), i in bounds.items()}
     if len(shared) < len(bounds):
-        # What keeps the same of rows that contribute to everything is ranked once: windows are what takes long.
+        # Limits that agree share one ranking of the rows that contribute to everything: windows take most of the time.
         even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in shared.items()}, says)
         even = even.mutate(**{f"keeps{i}": even[f"keeps{shared[limits]}"] for (_, limits), i in bounds.items()})
         tight = _marked(tight.filter(~tight["even"]), bounds, says)
@@ -528,7 +532,7 @@ def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says:
             until = ibis.cumulative_window(group_by=owner, order_by=order_by)
             at = {}
             for name, limits in most:
-                # Where all rows of the owner stay or go until here, their number in the order is that among these.
+                # If limits kept or dropped all rows of an owner so far, the row number among them needs no condition.
                 is_whole = limits.groups is limits.rows_per_group is None or what == "rows_per_group"
                 every = len(bounds) == 1 or (name is None and is_whole)
                 at[name, limits] = _place(None if every else tight[f"keeps{bounds[name, limits]}"], until)
@@ -539,5 +543,5 @@ def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says:
 
 
 def _place(counts: Value | None, until: Value) -> Value:
-    """Return how many rows of a window count until here (None: all), by what takes engines the least time."""
+    """Return how many rows of a window count until here (None: all), in the way that is fastest for engines."""
     return ibis.row_number().over(until) + 1 if counts is None else cast(counts, "int32").sum().over(until)

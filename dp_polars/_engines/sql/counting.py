@@ -1,8 +1,8 @@
 """From rows to histograms, as one SELECT: the duties of an engine (`_release/contract.py`).
 
-What is held of a row is what the specs read: its person, its group, a code for each column that is coded, and a
-weight for each that is added up. All but the person are integers, `ABSENT` where the row contributes nothing. Nothing
-of this raises for a value, so it does not matter when an engine leaves rows out.
+A row has only the columns that the specs read: its person, its group, codes, and weights.
+All but the person are integers, with `ABSENT` if the row doesn't contribute.
+No value makes this raise, so an engine may leave rows out at any time.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Counted:
     Parameters
     ----------
     table
-        Rows of integers: `part`, `group`, `code` and numbers, which are sums of weights, of rows or of people. A part
-        is one grouping. A pair of a group and a code may come in several rows of a part, which add up.
+        Rows of integers: `part`, `group`, `code` and numbers, which are sums of weights, of rows or of people.
+        A part is one grouping. Several rows of a part may have the same group and code. They add up.
     places
-        Where the numbers of each spec are.
+        The part and column of each spec's numbers.
     """
 
     table: Table
@@ -76,11 +76,11 @@ class Counted:
 
 
 def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Counted:
-    """Return the histograms of all specs, all of them from the same rows.
+    """Return the histograms of all specs, all from the same rows.
 
-    Where no spec is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
-    bounded rows, which is computed once. Sums of weights are exact and then clamped to ±LARGEST_VALUE, which is
-    what their noise is added to.
+    Without limits, each grouping is the native query itself.
+    Otherwise all groupings use one expression of limited rows, which is computed once.
+    Sums of weights are exact and then clamped to ±LARGEST_VALUE, before noise is added.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
 
 
 def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
-    """Count before anything else is done: what comes after that sees only its result."""
+    """Count first: everything later sees only the counts."""
     groupings = gathered(work.specs, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
     if len(groupings) > 1:
         table = common.read_again(table, columns_read(work.privacy_unit, work.columns, work.specs))
@@ -113,7 +113,7 @@ def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> lis
 
 
 def _goes_with(spec: HistogramSpec, other: HistogramSpec, *, several: bool) -> bool:
-    """Return whether two histograms are of one grouping; `several`: people are told apart by several columns."""
+    """Return whether two histograms share a grouping; `several`: the privacy unit has several columns."""
     if any(one.people and (one.row_weight is not None or several) for one in (spec, other)):
         return False
     one, two = ((None, OneCode()) if isinstance(one.binning, OneCode) else read_of(one) for one in (spec, other))
@@ -145,10 +145,10 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     by.append(name)
     rows = (table.filter(needed) if needed else table).select(**chosen)
     person = person_in(rows)
-    if people[0] and specs[0].row_weight is not None:  # a grouping of its own
+    if people[0] and specs[0].row_weight is not None:  # always its own grouping
         clipped = of_person(rows["weight0"], specs[0].row_weight)
         rows, people = rows.group_by([*person, *by]).aggregate(weight0=clipped), [False]
-    elif len(person) > 1:  # a grouping of its own, too
+    elif len(person) > 1:  # always its own grouping, too
         rows, people = rows.distinct(), [False]
     sums = [
         Number(
@@ -165,7 +165,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
 
 
 def _outputs(work: Work) -> list[str | None]:
-    """Return an output that needs the spec, for each of them."""
+    """Return for each spec an output that needs it."""
     return [
         next((output.name for output in work.outputs if number in output.specs), None)
         for number in range(len(work.specs))
@@ -173,12 +173,12 @@ def _outputs(work: Work) -> list[str | None]:
 
 
 def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
-    """Count people in part, or what the bounds leave of their rows, or both: of the same rows."""
+    """Count people in part, or count the rows that limits keep, or both, from the same rows."""
     specs, unit, keys = work.specs, work.privacy_unit or (), work.keys
     drawn = [number for number, spec in enumerate(specs) if not spec.limits.everything]
     others = {number: spec for number, spec in enumerate(specs) if spec.limits.everything}
     are_drawn = len(drawn) > 0
-    # Where nothing is drawn, pairs of a person and a group are put in groups, of which there are fewer than of rows.
+    # If nothing is drawn, pairs of a person and a group are matched to groups: there are fewer pairs than rows.
     rows = rows_of_people(table, unit, keys, specs, dialect, _outputs(work), with_groups=are_drawn)
     if are_drawn:
         rows = packed(rows, specs)
@@ -207,11 +207,11 @@ def _bounded(
     dialect: Dialect,
     common: Common,
 ) -> tuple[Table | None, list[tuple[Table, list[int]]]]:
-    """Count what the bounds leave of the rows of people.
+    """Count the rows that the limits keep.
 
-    Before it come the sums of numbers of the same rows, of each person in a group, if these are found on the way.
+    Also returns the sums of `of_numbers` for each person and group, if they are computed on the way.
     """
-    # By which code, and whether people count.
+    # By code, and whether people count.
     groupings: dict[tuple[str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
@@ -220,7 +220,7 @@ def _bounded(
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
         return raced(rows, specs, groupings, read, groups, dialect, common, of_numbers)
-    bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
+    bounds: dict[tuple[str | None, Limits], int] = {}  # by code and limits -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))
 

@@ -1,6 +1,6 @@
-"""What the engines do in ways of their own: integer division, text, hashes, what a column's type is called.
+"""The differences between engines: integer division, text, hashes, and the names of types.
 
-Ibis divides integers as floats on most engines, and tells nothing of collations; so the engines have words here.
+Ibis divides integers as floats on most engines and does not report collations, so dialects cover both.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ _ops: Any = require("ibis.expr.operations", extra="sql")
 _sql: Any = require("sqlglot.expressions", extra="sql")
 _parsed: Any = require("sqlglot", extra="sql").parse_one
 
-# A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
+# Columns, scalars, tables and connections of Ibis have no types for mypy here.
 Value: TypeAlias = Any
 Table: TypeAlias = Any
 Backend: TypeAlias = Any
-#: The part of each spec in what is selected, and the name of its numbers.
+#: The part of each spec in a SELECT, and the name of its numbers.
 Places: TypeAlias = "Sequence[tuple[int, str]]"
 
-#: What is in a text for the secrets of orders of groups and of rows until the text is sent: no number, so that a
-#: text that is sent without them fails.
+#: Placeholders for the secrets of the orders of groups and rows, until a text is sent. They are no numbers, so a text
+#: that is sent with them fails.
 OF_GROUPS, OF_ROWS = secrets.token_hex(16), secrets.token_hex(16)
-_SECRET_BITS = 63  # of the integers of all engines
+_SECRET_BITS = 63  # fits the integers of all engines
 
 
 def cast(value: Value, dtype: Value) -> Value:
-    """Return a CAST that is written out even where Ibis would drop it: of an enum to text, of a wide sum."""
+    """Return a CAST that Ibis writes even if it seems needless: from an enum to text, or of a wide sum."""
     return _ops.Cast(value, to=ibis.dtype(dtype)).to_expr()
 
 
 def constant(number: float | str, dtype: Value) -> Value:
-    """Return a constant of a type, as a cast of its text: so it is rounded correctly, and no sign is an operator.
+    """Return a typed constant as a cast of its text: it is rounded correctly, and its sign is no operator.
 
-    Without quotes, DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes
-    -9223372036854775808 for one of more than 64 bits.
+    Without quotes, DuckDB reads 0.1 as a decimal and converts it to a different float.
+    Postgres reads -9223372036854775808 as a number of more than 64 bits.
     """
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
 
 def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..., Value]:
-    """Return a function that the engine has, by the types of its arguments (None: any) and of its result."""
+    """Return an engine's function by name, with the types of its arguments (None: any) and result."""
 
     def of_any(*arguments: Value) -> Value: ...
 
@@ -71,7 +71,7 @@ def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[...
 _divide = function("divide", ("int64", "int64"), "int64")
 _int8div = function("int8div", ("int64", "int64"), "int64")
 _encode = function("encode", ("string",), "binary")
-_round = function("round", (None, "int32"), "decimal")  # Ibis has no word for decimals of any digits
+_round = function("round", (None, "int32"), "decimal")  # Ibis has no type for decimals with any number of digits
 _hash = function("hash", (None,), "uint64")
 _xor = function("xor", ("uint64", "uint64"), "uint64")
 _mod = function("mod", ("uint64", "uint64"), "uint64")
@@ -90,8 +90,9 @@ def _order_duckdb(person: Sequence[Value], says: Sequence[Value], secret: str) -
 
 
 def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: str) -> Value:
-    # Texts, since Postgres folds an integer of 64 bits into 32 before it hashes that. The hash of a short text under a
-    # seed is not even in its upper half: some orders of four rows came twice as often as others. That of its hash is.
+    # Postgres folds a 64-bit integer into 32 bits before hashing, so texts are hashed. Seeded hashes of short texts are
+    # not uniform in the upper half: some orders of four rows came twice as often as others. Hashing the hash fixes
+    # that.
     seed = constant(secret, "int64")
     place = _hash_text(cast(person[0], "string"), seed)
     for value in (*person[1:], *says):
@@ -100,15 +101,15 @@ def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: str)
 
 
 class Common:
-    """Tables that one statement names: each is computed once, and so the same wherever it is named.
+    """Named tables of one statement. Each is computed once, so it is the same at each use.
 
-    Engines would compute some of them again, and Ibis itself writes some of them twice: rows that the caller draws at
-    random would be two samples.
+    Engines would compute some tables again, and Ibis writes some of them twice.
+    Then rows that the caller samples at random would be two different samples.
 
     Parameters
     ----------
     is_prepared
-        Whether the rows may differ each time that they are read, as sums of floats do in their last bits.
+        Whether each read of the rows may differ, as sums of floats do in their last bits.
     """
 
     def __init__(self, *, is_prepared: bool = False) -> None:
@@ -116,14 +117,14 @@ class Common:
         self.tables: dict[str, Table] = {}
 
     def read_again(self, table: Table, columns: Collection[str]) -> Table:
-        """Return the rows for a statement that reads these columns several times: each time the same."""
+        """Return the rows for a statement that reads these columns several times, always with the same values."""
         if not self.is_prepared:
             return table
         rows = self.once(table.select(*columns) if columns else table)
         return _ops.DatabaseTable(rows.get_name(), rows.schema(), table.get_backend()).to_expr()
 
     def once(self, table: Table) -> Table:
-        """Return the name of a table: the secret is in it, so that no table of the database has such a name."""
+        """Name a table. The name contains the secret, so no table of the database has it."""
         for name, one in self.tables.items():
             if one.equals(table) or ibis.table(table.schema(), name=name).equals(table):
                 return ibis.table(table.schema(), name=name)
@@ -134,14 +135,14 @@ class Common:
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT of integers, and of texts where keys are found.
+    """A SELECT of integers, and of texts if keys are selected.
 
     Parameters
     ----------
     sql
-        Its text, in which something stands for secrets until it is `sealed`.
+        Its text, with placeholders for secrets until it is `sealed`.
     types
-        What it selects, as Ibis has it.
+        Its columns with their Ibis types.
     """
 
     sql: str
@@ -165,20 +166,20 @@ class Select:
         return cls(sql, table.schema())
 
     def sealed(self, secret: int | None = None) -> Select:
-        """Return it with a secret, which is drawn if it is not given: as it is sent, once."""
+        """Fill in a secret, drawn unless it is given. The result is sent once."""
         secret = secrets.randbits(_SECRET_BITS) if secret is None else secret
         text = self.sql.replace(OF_GROUPS, str(secret)).replace(OF_ROWS, str(secret ^ 1))
         return Select(text, self.types)
 
     def prepare(self, backend: Backend, dialect: Dialect, written: Callable[[], Sequence[Table]]) -> None:
-        """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not.
+        """Make the engine check that it can run this; a TypeError names the missing function.
 
-        `written` gives the tables, as Ibis has them, that the statement was made of.
+        `written` returns the Ibis tables of the statement.
         """
         try:
             dialect.prepare(backend, self.sql)
         except Exception as error:
-            # Its own words quote the statement, and so the secret.
+            # The engine's own message quotes the statement, and so the secret.
             missing = _missing(written(), backend, dialect)
             found = f"but has no {missing}" if missing else f"got {type(error).__name__}"
             msg = f"{backend.name} must know all that a release needs, {found}."
@@ -186,32 +187,32 @@ class Select:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The names of what is selected."""
+        """The names of the columns."""
         columns: Sequence[str] = self.types.names
         return columns
 
     @property
     def is_of_integers(self) -> bool:
-        """Whether no text is selected."""
+        """Whether all columns are integers."""
         return all(kind.is_integer() for kind in self.types.types)
 
 
 @dataclass
 class Written:
-    """A statement, where its numbers are, and which connection was used last, with a number that it gave."""
+    """A statement, the places of its numbers, and the last connection with a number that it returned."""
 
     statement: Select
     places: Places
     asked: tuple[Callable[[], Backend | None], int] = (lambda: None, 0)
 
     def answer_of(self, backend: Backend) -> int | None:
-        """Return what this very connection gave, if it was used last."""
+        """Return the number from this very connection, if it was used last."""
         of, number = self.asked
         return number if of() is backend else None
 
 
 def _missing(tables: Sequence[Table], backend: Backend, dialect: Dialect) -> str | None:
-    """Return the first function by name that the engine can't run with nulls; None: it can run each."""
+    """Return the name of the first function that the engine can't run with nulls. None: it can run all."""
     for table in tables:
         for node in table.op().find(_ops.ScalarUDF):
             constants = [
@@ -228,34 +229,34 @@ def _missing(tables: Sequence[Table], backend: Backend, dialect: Dialect) -> str
 
 def compiled(backend: Backend, table: Table) -> str:
     sql: str = backend.compile(table, limit=None)
-    # Ibis writes functions of a list's elements in a way that DuckDB 2 has given up.
+    # Ibis writes lambdas in a syntax that DuckDB 2 has dropped.
     return re.sub(r"(__ibis_param_\w+__) -> ", r"LAMBDA \1: ", sql) if backend.name == "duckdb" else sql
 
 
 def all_rows(tables: Sequence[Table]) -> Table:
-    """Return the rows of all tables: Ibis puts many at once into a tree, and one after the other into a deep text."""
+    """Unite tables in one call: Ibis writes a tree then. Repeated calls would give a deeply nested text."""
     return tables[0].union(*tables[1:]) if len(tables) > 1 else tables[0]
 
 
 def equal_ones_together(rows: Table) -> Table:
-    """Return each row once, with the number of its `copies`."""
+    """Return each distinct row once, with the number of its `copies`."""
     return rows.group_by(rows.columns).aggregate(copies=rows.count())
 
 
 def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
-    # Rows that agree in what they say agree in all columns. To group them is faster than a window.
+    # Rows that agree in the columns that are read agree in all columns. Grouping is faster than a window.
     distinct = equal_ones_together(rows)
     return distinct.mutate(copy=ibis.range(distinct["copies"]).unnest()).drop("copies")
 
 
 def _drawn_duckdb(numbers: Value, most: int, place: Value) -> Value:
-    # Equal numbers are told apart by their places in the sorted list, which gives each a hash of its own.
+    # Places in the sorted list distinguish equal numbers, so each number has its own hash.
     order = _list_grade_up(ibis.range(numbers.length()).map(lambda i: _hash(_xor(place, _hash(i)))))
     return _list_select(numbers.sort(), order[:most])
 
 
 def _differ_duckdb(places: Value) -> Value:
-    # A bit for each: those of equal places are one, and sometimes those of others. So two of other bits are asked.
+    # One bit for each place: equal places share a bit, and some different ones do too. So try two different bits.
     numbers = (places, _hash(places))
     bits = (constant("1", "int64") << cast(_mod(one, constant("62", "uint64")), "int32") for one in numbers)
     one, other = (cast(_bit_count(found.bit_or()), "int64") == places.count() for found in bits)
@@ -263,7 +264,7 @@ def _differ_duckdb(places: Value) -> Value:
 
 
 def _race(lowest: int, place: Value, copies: Value | None) -> Value:
-    # The least of c numbers of an exponential law is one of them by c. No hash has the logarithm of 0.
+    # The minimum of c exponential numbers has the law of one of them divided by c. No hash leads to the logarithm of 0.
     number = cast(place, "float64") - constant(float(lowest), "float64") + constant(1.0, "float64")
     share = number * constant(2.0**-64, "float64")
     return share if copies is None else -share.ln() / cast(copies, "float64")
@@ -271,63 +272,65 @@ def _race(lowest: int, place: Value, copies: Value | None) -> Value:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The ways of one engine.
+    """One engine's dialect.
 
     Parameters
     ----------
     name
-        As Ibis calls it.
+        Its name in Ibis.
     types
-        What it calls the types of columns that can be queried, each with what Ibis must take it for. The
-        engine tells the same of their values apart as Polars does. Ibis calls padded, case-insensitive and enumerated
-        text a string, integers of 128 bits decimals, and guesses the types of what it computes.
+        The engine's names for types that can be queried, each with the family that Ibis must show. The engine
+        distinguishes the same values of these types as Polars does. Ibis alone is not enough: it shows padded,
+        case-insensitive and enumerated text as strings, 128-bit integers as decimals, and guesses the types of
+        computed columns.
     unit_types
         More types that a privacy unit may have.
     way_out
-        What to do with a column of another type.
+        A hint for columns of another type.
     describe
-        Connection, table, columns -> what the engine calls their types. Reads no row.
+        Connection, table, columns -> the engine's names for their types. Reads no row.
     prepare
-        Connection, SELECT -> an error where the engine can't run it. Reads no row, and no statistics of rows: it only
-        finds what the names mean.
+        Connection, SELECT -> an error if the engine can't run it. Reads no row and no statistics of rows: it only
+        resolves names.
     divide
-        Integers of 64 bits, a positive divisor -> the quotient towards 0, exactly.
+        64-bit integers, a positive divisor -> the quotient rounded towards 0, exactly.
     binary
-        Text -> what is equal only where the text is, byte by byte.
+        Text -> a value that is equal only if the text is equal byte by byte.
     order
-        Columns of the person, values, the text of a secret -> what puts a person's rows in a random order: hashes of
-        each, one after the other, so that no order is left of one in the next.
+        Columns of the person, values, the text of a secret -> a random place in the order of a person's rows. It
+        hashes one column after the other, so that no order remains visible in the next.
     fetch
-        Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
+        Connection, statement -> its result: int64, or objects with text or with the bytes of text.
     oldest
-        The oldest version that has all that is requested.
+        The oldest version with all that is needed.
     kind_of_function
-        Connection, a name in small letters -> "scalar" or "aggregate" if the engine itself has that function, everybody
-        who may be queried the name means that one, and its value follows from its arguments. None otherwise.
+        Connection, a name in small letters -> "scalar" or "aggregate" if it is the engine's own function, means the
+        same for everybody who may be queried, and depends only on its arguments. None otherwise.
     nan_in_decimals
         Whether a decimal may be NaN.
     admit
-        Connection, rows -> these rows, null where a step on a row would raise, if the engine can do that. Reads no row.
+        Connection, rows -> these rows, with null if a transformation would raise on a row, if the engine can do that.
+        Reads no row.
     copies
-        Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
+        Rows, all their columns that are read -> the rows with numbers, `copy`, that distinguish equal rows.
     drawn
-        A list of integers, a number, a random place -> at most that number of them, in a random order that follows
-        from the place and from them alone. Each is as likely as each other, equal ones too. For engines that sort lists
-        faster than they number rows. None: it does not.
+        A list of integers, a number, a random place -> at most that number of them, in a random order that depends
+        only on the place. All are equally likely, including equal ones. For engines that sort lists faster than they
+        number rows. None: windows are used.
     race
-        A random place, a number of rows (None: one each) -> the least of as many random times.
+        A random place, a number of rows (None: one each) -> the minimum of that number of random times.
     differ
-        Random places of rows -> an aggregate that is true only if no two are equal; it may be false of others, too.
-        None: the engine has none.
+        Random places of rows -> an aggregate that is true only if all are distinct; it may be false for distinct ones,
+        too. None: the engine has no such aggregate.
     place
-        A value, others -> the place among them, from 0, of the one that is equal to it; null where none is. For engines
-        that find it faster than by a join. None: it does not.
+        A value, others -> the index, from 0, of the equal one among them, or null. For engines that find it faster
+        than by a join. None: a join is used.
     has_structs
-        Whether it finds the least struct.
+        Whether it can find the smallest struct.
     cast
-        Values, a type -> the values in it, without an error where the engine has such a cast.
+        Values, a type -> the converted values, without an error if the engine has such a cast.
     written
-        Statements by digests of what they are about.
+        Statements by digests of their subjects.
     """
 
     name: str
@@ -357,10 +360,10 @@ class Dialect:
     written: dict[str, Written] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def settled(self, table: Table, types: Mapping[str, str]) -> dict[str, Value]:
-        """Return columns in the types that Ibis has for them: those of `types` for which it guesses another family.
+        """Cast columns to the types that Ibis shows, if `types` has another family than Ibis guesses.
 
-        A truncated date is a timestamp to DuckDB, and a sum of integers has more than 64 bits there. Decimals of any
-        size are floats: nothing of that raises.
+        DuckDB truncates a date to a timestamp, and adds up integers in more than 64 bits.
+        Decimals of any size become floats. None of this raises.
         """
         settled = {}
         for name, kind in types.items():
@@ -379,7 +382,7 @@ class Dialect:
         return settled
 
     def check_version(self, version: str) -> None:
-        """Refuse versions that are too old."""
+        """Refuse old versions."""
         numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
         if not tuple(numbers) >= self.oldest:
             msg = f"{self.name} must be of version {'.'.join(map(str, self.oldest))} or newer, got {version}."
@@ -387,22 +390,22 @@ class Dialect:
 
 
 _FALLIBLE = (_sql.Add, _sql.Div, _sql.Func, _sql.IntDiv, _sql.Mod, _sql.Mul, _sql.Neg, _sql.Sub)
-# Which DuckDB takes in no TRY, or whose parts it takes one by one.
+# DuckDB rejects these in a TRY, or handles their parts separately.
 _NOT_IN_TRY = (_sql.AggFunc, _sql.Lambda, _sql.Query, _sql.Subquery, _sql.Unnest, _sql.Explode, _sql.Window)
 _CHOICES = (_sql.And, _sql.Case, _sql.Coalesce, _sql.If, _sql.Or)
 
 
 def _lenient(backend: Backend, table: Table) -> Table:
-    """Return the rows of an expression, null where a function, a cast or a sum of two values raises.
+    """Return the rows of an expression, with null if a function, a cast or a sum of two values raises.
 
-    Each such node has a TRY of its own: DuckDB takes an expression that is in two of them out of both, but none
-    that is a TRY itself. Aggregates and windows can't be wrapped. What DuckDB does not take this way stays as it is.
+    Each such node has its own TRY. DuckDB moves an expression out of two nested TRYs, but not if it is a TRY itself.
+    Aggregates and windows can't be wrapped. Expressions that DuckDB rejects this way stay unchanged.
     """
     if isinstance(table.op(), _ops.DatabaseTable):
         return table
-    with suppress(Exception):  # which the expression itself raises again, before the charge
-        backend._run_pre_execute_hooks(table)  # what Ibis itself holds as tables
-        # Parts of Ibis' own tree are in several places, and some where no walk finds them.
+    with suppress(Exception):  # the expression itself raises this again, before the charge
+        backend._run_pre_execute_hooks(table)  # tables that Ibis holds in memory
+        # Parse the SQL: parts of Ibis' tree have several places, and a walk misses some.
         tree = _parsed(backend.compile(table, limit=None), read=backend.dialect)
         for node in reversed([*tree.find_all(_sql.Cast, *_FALLIBLE)]):
             _wrap(node)
@@ -413,7 +416,7 @@ def _lenient(backend: Backend, table: Table) -> Table:
 
 
 def _wrap(node: Any) -> None:  # noqa: ANN401
-    """Put a node into a TRY, or a cast into one that tries."""
+    """Put a node into a TRY, or make a cast a TRY_CAST."""
     if node.find(_sql.Identifier) is None or isinstance(node, _CHOICES):
         return
     if type(node) is _sql.Cast:
@@ -431,7 +434,7 @@ def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -
         if type(error).__name__ != "FatalException":
             raise
         found = None
-    if found is None:  # raised here: the error says what the earlier one was, which may hold values of rows
+    if found is None:  # raised here: the error quotes the earlier one, which may contain values of rows
         msg = "the database can't be queried: DuckDB has failed on an earlier statement.\n\nHint: connect anew."
         raise RuntimeError(msg)
     return {row[0]: row[1] for row in found}
@@ -442,7 +445,7 @@ def _fetch_duckdb(backend: Backend, statement: Select) -> dict[str, NDArray[Any]
     return {name: found[name] for name in statement.columns}
 
 
-# Functions of DuckDB that look at the session, at plans, at how values are stored, or call what they are given.
+# Functions of DuckDB that read the session, plans or storage, or call their argument.
 _OF_THE_SESSION = frozenset(
     {
         *("current_database", "current_schema", "current_schemas", "current_setting", "getvariable", "in_search_path"),
@@ -456,7 +459,7 @@ return_type, stability FROM duckdb_functions() WHERE lower(function_name) = '{}'
 def _function_of_duckdb(backend: Backend, name: str) -> str | None:
     sql = _FUNCTIONS_OF_DUCKDB.format(name)
     found = frozenset(backend.raw_sql(sql).fetchall())
-    # A function of Python is called internal, too: so a connection that nobody has added to is compared.
+    # DuckDB calls a Python function internal, too. So compare with a fresh connection.
     if name in _OF_THE_SESSION or found != _functions_of_new_duckdb(sql):
         return None
     depends = [
@@ -474,7 +477,7 @@ def _functions_of_new_duckdb(sql: str) -> frozenset[tuple[str, ...]]:
 
 
 def _function_of_postgres(backend: Backend, name: str) -> str | None:
-    # Who has a function of that name in another schema may mean that one. From 16384 on, objects are somebody's.
+    # A function of that name in another schema may be the one that is called. Object ids from 16384 on are users' own.
     with backend.begin() as cursor:
         found = cursor.execute(
             "SELECT DISTINCT p.prokind::text, n.nspname = 'pg_catalog' AND p.oid < 16384 AND p.provolatile = 'i' "
@@ -487,9 +490,9 @@ def _function_of_postgres(backend: Backend, name: str) -> str | None:
 
 
 def _describe_postgres(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
-    """Return the types' own names, `NAME(COLLATION)` where a text's collation takes different texts for equal.
+    """Return the types' own names, or `NAME(COLLATION)` if a collation treats different texts as equal.
 
-    The join has no rows of the table: it can't be met.
+    The join's condition is false, so it reads no row of the table.
     """
     renamed = {f"c{i}": table[name] for i, name in enumerate(columns)}
     texts = {f"c{i}" for i, name in enumerate(columns) if table.schema()[name].is_string()}
@@ -525,7 +528,7 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
 
 
 def _fetch_postgres(backend: Backend, statement: Select) -> dict[str, NDArray[Any]]:
-    # Not by Ibis' batches: for a cursor Postgres uses one process only.
+    # Not by Ibis' batches: with a cursor, Postgres uses only one process.
     with backend.begin() as cursor:
         rows = cursor.execute(statement.sql).fetchall()
     found = np.array(rows, np.int64 if statement.is_of_integers else object)
@@ -534,7 +537,7 @@ def _fetch_postgres(backend: Backend, statement: Select) -> dict[str, NDArray[An
 
 
 def _types_of(**families: str) -> dict[str, str]:
-    """Return type -> what Ibis must take it for."""
+    """Return type -> the family that Ibis must show."""
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
 
 
@@ -560,7 +563,7 @@ DUCKDB = Dialect(
     describe=_describe_duckdb,
     prepare=lambda backend, sql: backend.raw_sql(f"DESCRIBE {sql}").fetchall(),
     divide=_divide,
-    # A BLOB has no collation, neither its column's nor the session's.
+    # A BLOB uses no collation, of a column or of the session.
     binary=lambda text: _encode(cast(text, "string")),
     order=_order_duckdb,
     fetch=_fetch_duckdb,
@@ -573,7 +576,7 @@ DUCKDB = Dialect(
     has_structs=True,
     admit=_lenient,
     cast=lambda value, dtype: _ops.TryCast(value, to=dtype).to_expr(),
-    # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
+    # Older versions read a table twice if a statement names it twice: random rows of the caller would be two samples.
     oldest=(1, 4),
 )
 POSTGRES = Dialect(
@@ -593,7 +596,7 @@ POSTGRES = Dialect(
     describe=_describe_postgres,
     prepare=_prepare_postgres,
     divide=_int8div,
-    binary=lambda text: text,  # collations that take other texts for equal are refused
+    binary=lambda text: text,  # collations that treat different texts as equal are refused
     order=_order_postgres,
     fetch=_fetch_postgres,
     kind_of_function=_function_of_postgres,
@@ -602,5 +605,5 @@ POSTGRES = Dialect(
     nan_in_decimals=True,
 )
 
-#: The engines that were tried, by their names.
+#: The engines with tests, by name.
 TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES)}

@@ -1,7 +1,7 @@
-"""Which operations of Ibis look at their own row alone, which ones at several rows, and which are refused.
+"""Operations of Ibis: those on a single row, those on several rows, and those that are refused.
 
-What is in no list here is refused as unknown: Ibis may have operations that nobody has looked at. A test compares the
-lists with all classes of the Ibis that is installed.
+An operation in no list is refused as unknown: Ibis may have operations that nobody has checked.
+A test compares the lists with all classes of the installed Ibis.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# They compute a value of each row of values of that row.
+# Each computes a row's value from values of that row.
 BY_ROW = _names(
     """
     Abs Acos Add Alias And Argument Array ArrayAll ArrayAny ArrayConcat ArrayContains ArrayDistinct ArrayFilter
@@ -43,9 +43,9 @@ BY_ROW = _names(
     Uppercase Xor
     """
 )
-# They may give several rows of one.
+# One row may become several.
 MULTIPLYING = frozenset({"Unnest"})
-# One value of several rows: of all, of a group or of a window.
+# One value for several rows: for all, a group or a window.
 REDUCTIONS = _names(
     """
     All Any ApproxCountDistinct ApproxMedian ApproxMultiQuantile ApproxQuantile Arbitrary ArgMax ArgMin ArrayCollect
@@ -53,7 +53,7 @@ REDUCTIONS = _names(
     GroupConcat Kurtosis Last Max Mean Median Min Mode MultiQuantile Quantile StandardDev Sum Variance
     """
 )
-# In windows only.
+# Only in windows.
 ANALYTIC = _names(
     """
     CumeDist DenseRank Lag Lead MinRank NTile NthValue PercentRank RowNumber
@@ -64,30 +64,30 @@ WINDOWS = frozenset({"SortKey", "WindowBoundary", "WindowFunction"})
 # Values that are looked up in another relation.
 SUBQUERIES = frozenset({"ExistsSubquery", "InSubquery", "ScalarSubquery"})
 RANDOM = frozenset({"RandomScalar", "RandomUUID"})
-# What follows from the place of a row.
+# They depend on the place of a row.
 PLACES = frozenset({"RowID"})
-# Functions by name: which of them are built in is asked of the connection.
+# Functions by name: the connection shows whether they are built in.
 BY_NAME = frozenset({"AggUDF", "ScalarUDF"})
-# Python code, of an interface that Ibis itself no longer offers.
+# Python code, in an interface that Ibis no longer offers.
 PYTHON = frozenset({"AnalyticVectorizedUDF", "ElementWiseVectorizedUDF", "ReductionVectorizedUDF"})
 
-# Relations that are read, and on which nothing is done.
+# Relations that are only read.
 TABLES = frozenset({"DatabaseTable", "DummyTable", "InMemoryTable", "SQLQueryResult", "SQLStringView", "UnboundTable"})
-# They take rows one by one.
+# They handle rows one by one.
 ON_ROWS = _names(
     """
     AliasedRelation DropColumns DropNull FillNull Filter JoinReference Project SelfReference Sort TableUnnest
     """
 )
 SETS = frozenset({"Difference", "Intersection", "Union"})
-# Each of these has a rule of its own.
+# Each has its own rule.
 OTHERS = frozenset({"Aggregate", "Distinct", "JoinChain", "JoinLink"})
-# They pick rows by their places among all.
+# They choose rows by their places.
 PICKS = frozenset({"Limit", "Sample"})
-# They are refused as unknown.
+# Refused as unknown.
 UNKNOWN = frozenset({"FuzzySearch", "WindowAggregate"})
 
-# Classes of which no node is made.
+# Classes without nodes.
 BASES = _names(
     """
     Analytic ArrayAgg Binary BitwiseBinary Comparison Constant ExpandingMathUnary ExtractDateField
@@ -102,5 +102,5 @@ VALUES = BY_ROW | MULTIPLYING | REDUCTIONS | ANALYTIC | WINDOWS | SUBQUERIES | R
 
 
 def is_of_ibis(node: object) -> bool:
-    """Return whether a node is of a class of Ibis itself, not of one that somebody derived from it."""
+    """Return whether a node's class is one of Ibis' own, not a derived class."""
     return type(node).__module__.startswith("ibis.expr.operations.")

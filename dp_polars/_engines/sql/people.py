@@ -1,4 +1,4 @@
-"""People and their keys, as SELECTs: how many have each key, and how many rows or groups each of them has."""
+"""People and their keys, as SELECTs: the number of people per key, and each person's rows or groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _PEOPLE = "people"
-# Databases have more times than public keys may be: only these are keys.
+# Databases have more times than public keys may have: only these become keys.
 _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
     pl.Date(): ("date", dt.date.min, dt.date.max),
     pl.Datetime("us"): ("timestamp", dt.datetime.min, dt.datetime.max),
@@ -64,7 +64,7 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
 
 
 def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
-    """Return the numbers of each person."""
+    """Return each person's numbers."""
     rows = held.table
     of_groups: dict[str, Value] = {}
     of_people: dict[str, Value] = {}
@@ -102,7 +102,7 @@ def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
 
 
 def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Table:
-    """Return the people of whom a spec leaves rows out, in full or in part, or clips weights; and how many rows."""
+    """Return the people over a spec's limits or with clipped weights, with how many rows are dropped."""
     name, weight = held.codes[number], held.weights[number]
     rows = held.table if name is None else held.table.filter(has(held.table, name))
     person = person_in(rows)
@@ -152,20 +152,20 @@ def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Tabl
 
 
 def people_by_key(table: Table, work: KeyWork, dialect: Dialect) -> Table:
-    """Return every key that somebody has as `k0`, `k1`, …, integers or texts, and how many have it: duty 8."""
+    """Return every key of a person as `k0`, `k1`, … (integers or texts), and its number of people: duty 8."""
     names = [f"k{i}" for i in range(len(work.types))]
     rows = _pairs(table, work.privacy_unit, work.types, dialect)
     if work.privacy_unit is not None:
         rows = _few(rows, names, work.most, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
     keys = ((f"k{i}", dtype.is_decimal()) for i, dtype in enumerate(work.types.dtypes()))
-    # Decimals travel as texts: drivers and Ibis differ in their digits.
+    # Decimals are sent as texts: drivers and Ibis disagree on their digits.
     sent = {name: cast(counted[name], "string") if is_text else counted[name] for name, is_text in keys}
     return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
 
 
 def _pairs(table: Table, unit: PrivacyUnit | None, types: pl.Schema, dialect: Dialect) -> Table:
-    """Return each key of each person once, as `k0`, `k1`, …; without a unit the key of each row."""
+    """Return each person's distinct keys as `k0`, `k1`, …; without a privacy unit each row's key."""
     chosen, needed = {}, []
     for i, (name, dtype) in enumerate(types.items()):
         chosen[f"k{i}"] = _told_apart(table[name], dtype, dialect)
@@ -177,7 +177,7 @@ def _pairs(table: Table, unit: PrivacyUnit | None, types: pl.Schema, dialect: Di
 
 
 def _few(rows: Table, by: Sequence[str], most: int, dialect: Dialect) -> Table:
-    """Keep the first `most` keys of each person in a random order; `by` breaks ties of the hashes."""
+    """Keep `most` random keys of each person; `by` breaks ties of the hashes."""
     person = person_in(rows)
     place = dialect.order([rows[name] for name in person], [rows[name] for name in by], OF_GROUPS)
     numbered = rows.mutate(rank=ibis.row_number().over(group_by=person, order_by=[place, *by]))
@@ -185,10 +185,9 @@ def _few(rows: Table, by: Sequence[str], most: int, dialect: Dialect) -> Table:
 
 
 def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tuple[pl.DataFrame, Ints]:
-    """Return the keys that `people_by_key` has found in their own types, and their numbers of people.
+    """Return the keys of `people_by_key` in their own types, and their numbers of people.
 
-    Keys that a type can't hold are left out, which is a rule on the key alone: Ibis guesses the types of what it
-    computes.
+    Keys that don't fit their type are dropped. This depends only on the key: Ibis guesses types of computed columns.
     """
     keys = [_of_type(name, found[f"k{i}"], dtype) for i, (name, dtype) in enumerate(types.items())]
     is_key = ~pl.DataFrame([key.is_null() for key in keys]).max_horizontal()
@@ -197,7 +196,7 @@ def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tup
 
 
 def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Value]:
-    """Return what must hold of a value that is a key: there is one, and Polars has it."""
+    """Return conditions for a value to be a key: it is not null, and Polars can represent it."""
     conditions = [is_present(value, dialect)]
     if dtype in _TIMES:
         kind, *ends = _TIMES[dtype]
@@ -208,7 +207,7 @@ def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Valu
 
 
 def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
-    """Return what is equal only where the key is: integers, but for texts and decimals."""
+    """Return a value that is equal only for equal keys: an integer, except for texts and decimals."""
     if dtype in _TIMES:
         low, high = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
         return physical(value, dtype, low, high)
@@ -218,7 +217,7 @@ def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
 
 
 def _of_type(name: str, found: NDArray[np.generic], dtype: pl.DataType) -> pl.Series:
-    """Return keys as they have travelled in their type; null where it can't hold them."""
+    """Convert fetched keys to their type; null if a key does not fit."""
     if dtype == pl.String:
         return pl.Series(name, list(map(_text, found.tolist())), dtype)
     if not isinstance(dtype, pl.Decimal):
@@ -229,7 +228,7 @@ def _of_type(name: str, found: NDArray[np.generic], dtype: pl.DataType) -> pl.Se
 
 
 def _text(found: str | bytes | bytearray | None) -> str | None:
-    """Return a text by itself or by its bytes; None where these are none: an error would tell of them."""
+    """Return a text from text or bytes. None if the bytes are no text: an error would reveal them."""
     if not isinstance(found, (bytes, bytearray)):
         return found
     try:

@@ -1,8 +1,8 @@
-"""Ibis expressions, read as the transformations that `_sources/check.py` checks.
+"""Read Ibis expressions as the transformations that `_sources/check.py` checks.
 
-Nothing is rewritten, no row is read.
+Nothing is rewritten, and no row is read.
 
-A view, a file and a query in text are tables: what made them is not visible.
+Views, files and SQL text count as tables: their preprocessing is not visible.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _ops: Any = require("ibis.expr.operations", extra="sql")
 
-# A relation or a value of Ibis, which has no types of its own for mypy here.
+# Relations and values of Ibis have no types for mypy here.
 Node: TypeAlias = Any
-# A column before a step -> its name there; None: it is of another relation.
+# From a column before a transformation to its name there. None: it belongs to another relation.
 _Names: TypeAlias = Callable[[Node], str | None]
 
 _OF_SEVERAL = (_ops.Analytic, _ops.Reduction, _ops.WindowFunction)
 _RANDOM = (_ops.RandomScalar, _ops.RandomUUID)
-# What may come otherwise each time that it is computed: in the last bit of a sum, or in which of equal rows is first.
+# Computing these again may change them: the last bit of a sum, or the first of equal rows.
 _VARYING = (*_OF_SEVERAL, _ops.ScalarUDF, *_RANDOM, _ops.Limit, _ops.Sample, _ops.SQLQueryResult, _ops.SQLStringView)
-# Joins that take one of several partners.
+# Joins that choose one of several partners.
 _ONE_OF_SEVERAL = frozenset({"any_inner", "any_left", "asof"})
 _ONE_PARTNER = _ONE_OF_SEVERAL | {"anti", "semi"}
 _BUILTIN = require("ibis.expr.operations.udf", extra="sql").InputType.BUILTIN
@@ -43,14 +43,14 @@ _LEFT_ALONE = frozenset({"anti", "semi"})
 
 
 def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # noqa: ANN401
-    """Refuse a table expression that visibly mixes people; return the columns of texts by which it tells them apart.
+    """Refuse a table expression that visibly mixes people; return the text columns by which it distinguishes them.
 
-    The engine must not take two of their values for one.
+    The engine must not treat two values of these columns as equal.
 
     Raises
     ------
     ValueError
-        If a step visibly mixes people, or if the columns of the unit are not there.
+        If a transformation visibly mixes people, or if columns of the unit are missing.
     """
     for name in unit or ():
         must_have(name, table.columns, "privacy unit {}", "table")
@@ -72,13 +72,13 @@ def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # 
 
 
 def differs_between_runs(table: Any) -> bool:  # noqa: ANN401
-    """Return whether rows may differ each time that they are read."""
+    """Return whether each read of the rows may differ."""
     joins = table.op().find(_ops.JoinLink)
     return bool(table.op().find(_VARYING)) or any(join.how in _ONE_OF_SEVERAL for join in joins)
 
 
 def has_text(table: Any) -> bool:  # noqa: ANN401
-    """Return whether the SQL of an expression says all of what made the rows: no Python, clock, chance or memory."""
+    """Return whether the SQL fully describes an expression, without Python, clocks, randomness or memory."""
     parts = table.op().find((_ops.Impure, _ops.InMemoryTable))
     return all(getattr(part, "__input_type__", None) is _BUILTIN for part in parts)
 
@@ -86,7 +86,7 @@ def has_text(table: Any) -> bool:  # noqa: ANN401
 class _Reader:
     def __init__(self, table: Any) -> None:  # noqa: ANN401
         self.table = table
-        self.known: dict[Node, PlanNode] = {}  # a part may be in an expression many times
+        self.known: dict[Node, PlanNode] = {}  # an expression may contain a part many times
         self.memory: list[Reading] = []
 
     def step(self, node: Node) -> PlanNode:
@@ -132,7 +132,7 @@ class _Reader:
         seen: Seen | None = None,
         conditions: Sequence[Node] = (),
     ) -> PlanNode:
-        """Return a step on each row of another one, or on groups of them; `conditions` are more of its values."""
+        """Return a transformation of each row or group of another one; `conditions` are further expressions in it."""
         found, several = [seen] if seen else [], shown(node) if isinstance(node, _ops.TableUnnest) else ""
         parts = _parts([*(child for child in node.__children__ if isinstance(child, _ops.Value)), *conditions])
         in_windows = {part.func for part in parts if isinstance(part, _ops.WindowFunction)}
@@ -151,7 +151,7 @@ class _Reader:
         )
 
     def looked_up(self, below: PlanNode, node: Node, named: _Names) -> PlanNode:
-        """Return rows of which values are looked up in another relation: as a join that adds no column."""
+        """Return a look-up in another relation as a join that adds no column."""
         table, pairs, found = node.rel, list[tuple[str, str]](), list[Seen]()
         if isinstance(node, _ops.InSubquery):
             (column,) = table.fields
@@ -166,7 +166,7 @@ class _Reader:
         return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node), seen=found)
 
     def join(self, node: Node) -> PlanNode:
-        """Return a join of several tables as joins of two. Columns of later tables get other names where they must."""
+        """Return a join of several tables as joins of two. Columns of later tables are renamed if names clash."""
         below, names = self.step(node.first), {(node.first, name): name for name in node.first.fields}
         joined = {node.first}
         for number, link in enumerate(node.rest, start=1):
@@ -189,7 +189,7 @@ class _Reader:
         )
 
     def seen(self, part: Node, named: _Names) -> list[Seen]:
-        """Return what looks at several rows in a part of a value, or may do so."""
+        """Return the operations in an expression that use several rows, or may use them."""
         if isinstance(part, (_ops.ScalarUDF, _ops.AggUDF)):
             if part.__input_type__ is not _BUILTIN:
                 return [Seen(kinds.CODE, f"`{part.__func_name__}(…)`")]
@@ -208,14 +208,14 @@ class _Reader:
         return [Seen(kinds.PLACE, shown(part))] if kind in operations.PLACES else []
 
     def is_built_in(self, function: Node) -> bool:
-        """Return whether the engine has a function by name for what it computes of its arguments alone."""
+        """Return whether the function is the engine's own and depends only on its arguments."""
         name, where = function.__func_name__, function.__udf_namespace__
         wanted = "scalar" if isinstance(function, _ops.ScalarUDF) else "aggregate"
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) or where.catalog or where.database:
             return False
-        with suppress(Exception):  # of what Ibis can't write, or has no connection for
+        with suppress(Exception):  # Ibis may fail to write it, or have no connection
             backend = self.table.get_backend()
-            # Ibis writes some names in other ways, as YEAR for one.
+            # Ibis writes some names differently, such as YEAR.
             is_written = re.search(rf'(?<![.\w"]){name}\(', compiled(backend, self.table), re.IGNORECASE)
             return bool(is_written and TESTED[backend.name].kind_of_function(backend, name.lower()) == wanted)
         return False
@@ -223,18 +223,18 @@ class _Reader:
     # --- Tables
 
     def is_same(self, one: Node, other: Node) -> bool:
-        """Return whether two tables may be one."""
+        """Return whether two tables may be the same."""
         return not self._keys(one).isdisjoint(self._keys(other))
 
     def _keys(self, node: Node) -> frozenset[object]:
-        if isinstance(node, _ops.SQLStringView):  # a text about other tables
+        if isinstance(node, _ops.SQLStringView):  # SQL text on other tables
             return frozenset[object]([node]).union(*map(self._keys, self.step(node.parent).sources))
         if isinstance(node, _ops.InMemoryTable):
             memory = Reading(memory=node.data.obj)
             number = next((i for i, one in enumerate(self.memory) if one.may_be_one_with(memory)), len(self.memory))
             self.memory += [memory] if number == len(self.memory) else []
             return frozenset([number])
-        # To Ibis, one table under two namespaces is two, or in two cases, of which some engines see one.
+        # Ibis distinguishes one table under two namespaces, or in two cases. Some engines don't.
         return frozenset([node.name.casefold() if isinstance(node, _ops.PhysicalTable) else node])
 
 
@@ -248,16 +248,16 @@ def _joined(
     join: str = "`.join(…)`",
     seen: Sequence[Seen] = (),
 ) -> PlanNode:
-    """Return a join of two; `renamed` are the columns of the right one that come out."""
+    """Return a join of two tables; `renamed` has the output columns of the right one."""
     origins = {name: ColumnOrigin(0, frozenset([name])) for name in left.columns}
     origins |= {new: ColumnOrigin(1, frozenset([name])) for new, name in renamed.items()}
     return PlanNode(columns, (left, right), origins, tuple(seen), pairs, None, several, join)
 
 
 def _pairs(predicates: Sequence[Node], left: _Names, right: _Names) -> list[tuple[str, str]]:
-    """Return the columns that a join says are equal, of one type."""
+    """Return the pairs of columns that a join requires to be equal, if they have the same type."""
     found, predicates = list[tuple[str, str]](), [*predicates]
-    for predicate in predicates:  # which grows
+    for predicate in predicates:  # the list grows
         if isinstance(predicate, _ops.And):
             predicates += [predicate.left, predicate.right]
         elif isinstance(predicate, _ops.Equals):
@@ -269,13 +269,13 @@ def _pairs(predicates: Sequence[Node], left: _Names, right: _Names) -> list[tupl
 
 
 def _is_of_one_type(left: Node, right: Node) -> bool:
-    """Return whether two columns are equal where the values in them are, if the engine has one type of texts."""
+    """Return whether equality of two columns means equal values, if the engine has one type of texts."""
     one, other = (value.dtype.copy(nullable=True) for value in (left, right))
     return bool(one == other or (one.is_integer() and other.is_integer()) or (one.is_string() and other.is_string()))
 
 
 def _origin(values: Sequence[Node], named: _Names) -> ColumnOrigin | None:
-    """Return the columns that a column is computed from; None if it does not follow from its row."""
+    """Return the source columns of a computed column. None: it does not depend on its row only."""
     if any(isinstance(part, (*_OF_SEVERAL, *_RANDOM, _ops.Subquery, _ops.Unnest)) for part in _parts(values)):
         return None
     columns = _named(_fields(values), named)
@@ -284,7 +284,7 @@ def _origin(values: Sequence[Node], named: _Names) -> ColumnOrigin | None:
 
 
 def _made_of(node: Node, name: str) -> list[Node]:
-    """Return the values of which a step on each row makes a column."""
+    """Return the expressions from which a transformation of each row makes a column."""
     if isinstance(node, _ops.Project):
         return [node.values[name]]
     if isinstance(node, _ops.TableUnnest) and name in {node.column_name, node.offset}:
@@ -312,13 +312,13 @@ def _fields(values: Iterable[Node]) -> list[Node]:
 
 
 def _cached(node: Node) -> Node | None:
-    """Return what made a table that Ibis caches; None for another one."""
+    """Return the expression behind a table that Ibis caches. None: it is no such table."""
     if not isinstance(node, _ops.DatabaseTable):
         return None
     return getattr(getattr(node.source, "_cache_name_to_entry", {}).get(node.name), "orig_op", None)
 
 
-# How users write what is not written as it is called.
+# How users write operations with another name.
 _SHOWN = {
     "Aggregate": "`.aggregate(…)`",
     "CountStar": "`.count()`",
@@ -341,7 +341,7 @@ _SHOWN = {
 
 
 def shown(node: Node) -> str:
-    """Return how a user may have written a step."""
+    """Return how a user may have written an operation."""
     kind = type(node).__name__
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
     return _SHOWN.get(kind, f"`.{words}(…)`")

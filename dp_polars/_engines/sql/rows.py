@@ -1,6 +1,6 @@
-"""What a statement reads of rows: people, public groups, codes and weights, and which types columns must have.
+"""Columns that a statement reads: people, public groups, codes and weights; and the types that they must have.
 
-Public lists are tables in the SQL text itself: nothing is created in the database, so no right to write is needed.
+Public lists are tables in the SQL text. Nothing is created in the database, so no write permission is needed.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ _HINTS: dict[Any, str] = {
     dt.Decimal: "cast it to a decimal of at most 38 digits in Ibis first.",
     dt.Timestamp: "cast it to a timestamp without a time zone, in microseconds, in Ibis first.",
 }
-# The most public texts that each row is compared with. To join, DuckDB hashes all texts that a table before has.
+# Up to this many public texts, each row is compared with all of them. For a join, DuckDB hashes all texts of a column.
 _MOST_COMPARED = 8
-# Code points for private use, of which some are in no text.
+# Private-use code points: separators that the texts don't contain.
 _SEPARATORS = range(0xE000, 0xF900)
 
 
 def binned(table: Table, ends: Mapping[str, pl.Series]) -> Table:
-    """Return a table with columns replaced by the numbers of their bins."""
+    """Replace columns by their bin numbers."""
     return table.mutate(**{name: _bin_of(table[name], one) for name, one in ends.items()})
 
 
 def in_kept_parts(
     table: Table, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, secret: int, dialect: Dialect
 ) -> Table:
-    """Return rows of listed parts, and of each person those in `most` random ones: see `Engine.keep_parts`.
+    """Return rows of listed parts, and only those in `most` random parts of each person: see `Engine.keep_parts`.
 
-    Equal hashes are told apart by the parts themselves: a tie can't let a person keep more.
+    The parts themselves break ties of hashes, so a tie can't let a person keep more.
     """
     for key in keys.get_columns():
         check_public(key)
@@ -92,21 +92,21 @@ def _bin_of(column: Value, ends: pl.Series) -> Value:
     is_value = ~column.isnan() if kind.is_floating() else column.notnull()
     is_number = kind.is_floating() or kind.is_integer()
     inner = (constant(end, kind) if is_number else ibis.literal(end).cast(kind) for end in ends[1:-1])
-    above = (ibis.ifelse(column >= end, integer(1), integer(0)) for end in inner)  # Postgres casts no boolean
+    above = (ibis.ifelse(column >= end, integer(1), integer(0)) for end in inner)  # Postgres can't cast a boolean
     return ibis.ifelse(is_value, reduce(operator.add, above, integer(0)), ibis.null("int64"))
 
 
 def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: Dialect) -> Table:
     """Return a table with the rows of `columns` as `p0`, `p1`, …, and their numbers as `number`.
 
-    It is one text constant that the engine takes apart: as many constants as values would take Ibis minutes.
+    It is one text constant that the engine splits: with a constant for each value, Ibis would take minutes.
 
     Parameters
     ----------
     columns
-        Without null. A text must not hold NUL, which no database can be given.
+        Without null. Texts must not contain NUL, which databases reject.
     types
-        What they are in the database, for Ibis.
+        Their types in the database, for Ibis.
     """
     numbers = pl.Series("number", range(len(columns[0]))).cast(pl.String)
     texts = [numbers, *(_text(column).alias(f"p{i}") for i, column in enumerate(columns))]
@@ -115,22 +115,22 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: 
     table = ibis.literal(rows).split(after).unnest().name("row").as_table()
     fields = table.row.split(between)
     values = {f"p{i}": comparable(fields[i + 1], kind, dialect) for i, kind in enumerate(types)}
-    # No row repeats. But without DISTINCT Postgres would take the text apart anew for each row that it is joined with.
+    # All rows are distinct, but without DISTINCT Postgres would split the text again for each row of a join.
     return table.select(number=fields[0].cast("int64"), **values).distinct()
 
 
 def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
-    """Return a text as a value of a type, or a column as it is; both so that equal values are the same ones."""
+    """Return a text as a value of a type, or a column as it is, so that equal values are identical."""
     if kind.is_string():
         return dialect.binary(value)
     if value.type() != kind:
-        # Not in the column's own digits: a time between two that it can hold would become one of them.
+        # Not in the column's own digits: rounding could move a time between two values onto one of them.
         value = value.cast(kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind)
     return value
 
 
 def check_public(values: pl.Series) -> None:
-    """Refuse what the engine can't be told, or would round."""
+    """Refuse values that the engine can't read or would round."""
     if values.dtype == pl.String and values.str.contains("\0", literal=True).any():
         msg = "public texts must not hold the character NUL: databases take none."
         raise ValueError(msg)
@@ -143,7 +143,7 @@ def check_public(values: pl.Series) -> None:
 
 
 def _text(values: pl.Series) -> pl.Series:
-    """Return values as texts that every engine reads, in full: Polars' own cast cuts a time's microseconds."""
+    """Return values as complete texts that every engine reads: Polars' own cast truncates a time's microseconds."""
     if values.dtype == pl.Boolean:
         return values.cast(pl.Int8).cast(pl.String)
     if isinstance(values.dtype, pl.Datetime):
@@ -152,7 +152,7 @@ def _text(values: pl.Series) -> pl.Series:
 
 
 def _unused(texts: Sequence[pl.Series]) -> tuple[str, str]:
-    """Return two characters that are in no text."""
+    """Return two characters that no text contains."""
     used: set[str] = set()
     for text in texts:
         used.update(text.str.extract_all("[\ue000-\uf8ff]").explode().drop_nulls().unique().to_list())
@@ -163,11 +163,11 @@ def _unused(texts: Sequence[pl.Series]) -> tuple[str, str]:
     return free[0], free[1]
 
 
-# --- What is read of rows -------------------------------------------------------------------------------------------
+# --- Columns that are read -------------------------------------------------------------------------------------------
 
 
 def code_of(spec: HistogramSpec, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
-    """Return the column that is coded, its code, and its value where the code must be looked up in a list."""
+    """Return the column to code, its code, and its value if the code must be looked up in a list."""
     column = table[spec.names[0]] if spec.columns else None
     found = code(spec.binning, column, spec.types[0] if spec.columns else None, dialect)
     if found is None and not (isinstance(spec.binning, CategoryBinning) and spec.columns):
@@ -188,7 +188,7 @@ def columns_read(unit: PrivacyUnit | None, keys: Sequence[str], specs: Sequence[
 
 
 def values_read(table: Table, specs: Sequence[HistogramSpec]) -> tuple[Table, Sequence[HistogramSpec]]:
-    """Return specs that count values, and the table with the columns for those that counted nulls."""
+    """Replace specs that count nulls by specs that count values, and return the table with columns for them."""
     found: dict[str, Value] = {}
 
     def put(new: str, old: str) -> None:
@@ -199,7 +199,7 @@ def values_read(table: Table, specs: Sequence[HistogramSpec]) -> tuple[Table, Se
 
 
 def weight_of(spec: HistogramSpec, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
-    """Return the weight of a row before it is doubled; `otherwise` where it has none."""
+    """Return the weight of a row before it is doubled; `otherwise` for a row without one."""
     row_weight = spec.clamping
     return units(row_weight, table[spec.names[row_weight.column]], spec.types[row_weight.column], dialect, otherwise)
 
@@ -210,7 +210,7 @@ def people_of(table: Table, unit: PrivacyUnit, dialect: Dialect) -> dict[str, Va
 
 
 def person_in(rows: Table) -> list[str]:
-    """Return which columns of rows are those of `people_of`."""
+    """Return the names of the person columns of rows."""
     return [name for name in rows.columns if name.startswith("person")]
 
 
@@ -219,24 +219,24 @@ def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value
 
 
 def _person_of(unit: Value, dialect: Dialect) -> Value:
-    """Return a column of a privacy unit, so that equal values are the same ones, in hashes too."""
+    """Return a column of a privacy unit, with identical values (and hashes) for equal ones."""
     kind = unit.type()
     if kind.is_string():
         return dialect.binary(unit)
-    if kind.is_floating():  # -0.0 is 0.0, also where it is less to an engine, or another text
+    if kind.is_floating():  # make -0.0 equal to 0.0, also if an engine sorts it lower or writes it differently
         zero = constant("0", kind)
         return ibis.ifelse(unit.abs() == zero, zero, unit)
     return unit
 
 
 def keys_of(table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> dict[str, Value]:
-    """Return the key columns of the rows, as `k0`, `k1` and so on."""
+    """Return the key columns of rows, as `k0`, `k1` and so on."""
     names = [] if keys is None else keys.columns
     return {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
 
 
 def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> Table:
-    """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
+    """Replace keys by the number of their public group, `group`; drop rows with other keys."""
     if keys is None:
         return rows.mutate(group=integer(0))
     if isinstance(keys, Product):
@@ -272,27 +272,27 @@ def any_of(conditions: Iterable[Value]) -> Value:
 
 
 def read_of(spec: HistogramSpec) -> tuple[str | None, Binning]:
-    """Return what says which code a row has."""
+    """Return the column and the binning of a spec's codes."""
     return spec.names[0] if spec.columns else None, spec.binning
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in listed groups: the columns of `people_of`, `group` and those that are named here.
+    """Rows in listed groups: the columns of `people_of`, `group`, and the columns named here.
 
     Parameters
     ----------
     table
         Without rows that contribute to nothing.
     codes
-        The code of each spec, or what is there where the code is 0; None: 0 in every row.
+        The column of each spec's codes. If all codes are 0, it only shows contributing rows. None: 0 in every row.
     weights
-        The weight of each spec before it is doubled; None: one each.
+        The column of each spec's weights before they are doubled. None: each row has weight 1.
     packed
-        Where the column `said` is all that a row says: how many bits of it each column has, from the least on, and
-        what 1 stands for there; 0 is `ABSENT`.
+        If the column `said` has all columns of a row: the number of bits of each column, from the lowest on, and the
+        value that 1 represents. 0 is `ABSENT`.
     whole
-        The rows of all specs, where these are some of them: a row may contribute to none of these.
+        The rows of all specs, if these rows are for some specs only: a row may contribute to none of them.
     """
 
     table: Table
@@ -302,7 +302,7 @@ class Rows:
     whole: Rows | None = None
 
     def of(self, numbers: Sequence[int]) -> Rows:
-        """Return the rows of some of the specs."""
+        """Return the rows for some of the specs."""
         if len(numbers) == len(self.codes):
             return self
         codes, weights = ([names[number] for number in numbers] for names in (self.codes, self.weights))
@@ -310,7 +310,7 @@ class Rows:
 
     @property
     def says(self) -> list[str]:
-        """All that any output reads of a row, but its person and group."""
+        """All columns that any output reads, except person and group."""
         if self.packed is not None:
             return ["said"]
         if self.whole is not None:
@@ -318,7 +318,7 @@ class Rows:
         return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
 
     def read(self, table: Table) -> Table:
-        """Return rows with the columns that are packed in them."""
+        """Unpack the columns of rows."""
         found = {}
         for name, (_, one) in (self.packed or {}).items():
             place = self._place(table, name)
@@ -326,7 +326,7 @@ class Rows:
         return table.mutate(**found) if found else table
 
     def has(self, table: Table, name: str) -> Value:
-        """Return whether rows that are read have something in a column, without unpacking what is packed."""
+        """Return whether rows have a value in a column, without unpacking them."""
         return has(table, name) if self.packed is None else self._place(table, name) != integer(0)
 
     def _place(self, table: Table, name: str) -> Value:
@@ -346,9 +346,9 @@ def rows_of_people(
     *,
     with_groups: bool = True,
 ) -> Rows:
-    """Return the rows of somebody in a listed group that contribute to at least one spec.
+    """Return rows with a person and a listed group that contribute to at least one spec.
 
-    If not `with_groups`, rows of other groups are there, too, and the columns of `keys_of` in the place of `group`.
+    If not `with_groups`, rows of other groups stay, and the columns of `keys_of` replace `group`.
     """
     table, specs = values_read(table, specs)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
@@ -383,7 +383,7 @@ def rows_of_people(
                 places.setdefault(spec.names[0], name)
     rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
     rows = in_groups(rows, table, keys, dialect) if with_groups else rows
-    if lists:  # one join after the other, with nothing between them: each step would be a level of the text
+    if lists:  # only joins, one after the other: each further SELECT would nest the text
         joined = rows
         for name, listed in lists.items():
             joined = joined.left_join(
@@ -403,7 +403,7 @@ def named(name: str | None) -> list[str]:
 
 
 def weight_in(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
-    """Return what is added up of a row; None: one each."""
+    """Return the weight that is added up for a row. None: each row has weight 1."""
     added = spec.added
     return None if name is None or added is None else lambda rows: added.of_units(rows[name], integer, dialect.divide)
 
@@ -414,7 +414,7 @@ def has(rows: Table, name: str) -> Value:
 
 @contextmanager
 def asked(output: str | None) -> Iterator[None]:
-    """Let errors in this context name the output."""
+    """Name the output in errors of this context."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -426,7 +426,7 @@ def asked(output: str | None) -> Iterator[None]:
 
 
 def schema_of(table: Any, columns: Collection[str], only_counted: Collection[str]) -> pl.Schema:  # noqa: ANN401
-    """Return the Polars types of these columns; of `only_counted`, any type in the place of whatever it is."""
+    """Return the Polars types of these columns. Columns of `only_counted` may have any type and get a dummy type."""
     types = {}
     for name in columns:
         must_have(name, table.columns, frame="table")
@@ -451,12 +451,12 @@ def _polars_type(name: str, kind: Any) -> pl.DataType:  # noqa: ANN401
 
 
 def _called(kind: Any) -> Any:  # noqa: ANN401
-    """Return a type as Ibis calls it where there may be nulls, without the mark of a column that has none."""
+    """Return a nullable type with Ibis' name for it."""
     return kind.copy(nullable=True)
 
 
 def check_types(dialect: Dialect, table: Any, found: dict[str, str], unit: PrivacyUnit) -> None:  # noqa: ANN401
-    """Refuse columns whose type in the database, as it names it, compares values in a way of its own."""
+    """Refuse columns of a type that compares values in its own way, by the database's name for it."""
     for name, kind in found.items():
         plain = kind.partition("(")[0]
         family = dialect.types.get(plain)

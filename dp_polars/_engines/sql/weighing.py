@@ -1,6 +1,6 @@
-"""People in SQL who count in part: numbers in which nobody's rows are dropped, as SELECTs.
+"""Count people in part, as SELECTs: no row is dropped, but people beyond the limits get smaller weights.
 
-Rows are grouped by person and group before anything else, so all that follows is of few rows.
+Rows are first grouped by person and group, so everything else has few rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """The arithmetic of an engine's columns: see `_mechanisms.person_weights.Arithmetic`."""
+    """Arithmetic of an engine's columns: see `_mechanisms.person_weights.Arithmetic`."""
 
     dialect: Dialect
 
@@ -54,16 +54,16 @@ def weighed(
     common: Common,
     pairs: Table | None = None,
 ) -> Iterator[tuple[Table, list[int]]]:
-    """Yield the sums of parts by `group` and `code`, with the positions of their specs.
+    """Yield weighted sums by `group` and `code`, with the positions of their specs.
 
     Parameters
     ----------
     by
-        The columns that say in which group a row is, which `put_in_groups` replaces by `group`.
+        The columns that determine a row's group. `put_in_groups` replaces them by `group`.
     groups
-        How many groups there are.
+        The number of groups.
     pairs
-        What `Weighing.of_people` gives of one code, where it is known already, in a table with a name.
+        The result of `Weighing.of_people` for a single code, as a named table, if it is known already.
     """
     for weighing in weighings(rows, specs, dialect, common):
         is_known = pairs is not None and weighing.code is None
@@ -74,7 +74,7 @@ def weighed(
 
 
 def weighings(rows: Rows, specs: Mapping[int, HistogramSpec], dialect: Dialect, common: Common) -> list[Weighing]:
-    """Return the specs by the columns of their codes, those of one code first."""
+    """Return the specs by the columns of their codes, those with a single code first."""
     codes: dict[str | None, list[int]] = {}
     for number, spec in specs.items():
         codes.setdefault(None if isinstance(spec.binning, OneCode) else rows.codes[number], []).append(number)
@@ -87,7 +87,7 @@ def weighings(rows: Rows, specs: Mapping[int, HistogramSpec], dialect: Dialect, 
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a person's weight follows from: the code of the rows that contribute, whether people count, the limits."""
+    """The inputs of a person's weight: the code of contributing rows, whether people count, the limits."""
 
     code: str | None
     people: bool
@@ -95,17 +95,17 @@ class _Kind:
 
     @property
     def rows(self) -> str:
-        """The column with the number of a person's rows that contribute."""
+        """The column with a person's number of contributing rows."""
         return f"rows_of_{self.code}"
 
     def number(self, found: Table) -> Value:
-        """Return how many rows of a person would count, but for limits: where people do, one for a group and code."""
+        """Return how many rows of a person would count without limits: one per group and code if people count."""
         return ibis.ifelse(found[self.rows] > integer(0), integer(1), integer(0)) if self.people else found[self.rows]
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """Specs with one code (`code` is None), or with the codes of one column."""
+    """Specs with a single code (`code` is None), or with the codes of one column."""
 
     rows: Rows
     code: str | None
@@ -123,7 +123,7 @@ class Weighing:
         return [self.rows.codes[number] for number in self.specs]
 
     def of_people(self, by: Sequence[str]) -> Table:
-        """Return a row for each person, group and code, with numbers of rows and the sums of what they weigh."""
+        """Return a row for each person, group and code, with its number of rows and the sums of their weights."""
         table = self.rows.read(self.rows.table)
         if self.code is not None:
             table = table.filter(self.rows.has(table, self.code))
@@ -132,14 +132,14 @@ class Weighing:
     def sums(
         self, table: Table, copies: Value | None = None, where: Sequence[Value] = (), known: Collection[str] = ()
     ) -> dict[str, Value]:
-        """Return these numbers and sums as aggregates, of rows with a number of copies (None: one).
+        """Return these numbers and sums as aggregates over rows with a number of copies (None: one).
 
         Parameters
         ----------
         where
-            What must be true of rows.
+            Conditions on rows.
         known
-            Columns that are not needed: see `presence`.
+            Columns that can be left out: see `presence`.
         """
         found: dict[str, Value] = {}
         for number, spec in self.specs.items():
@@ -155,19 +155,19 @@ class Weighing:
         return found
 
     def presence(self) -> dict[str, str | None]:
-        """Return the columns of which it is enough to know whether there are rows, with the codes of these rows."""
+        """Return the columns for which it is enough to know whether rows exist, with the codes of these rows."""
         codes = {self._kind(number).rows: self.rows.codes[number] for number in self.specs}
         several = {self._kind(number).rows for number, spec in self.specs.items() if spec.row_weight or not spec.people}
         return {rows: code for rows, code in codes.items() if rows not in several}
 
     def cells(self, found: Table, *, is_named: bool, is_one_group: bool) -> Table:
-        """Return the sums of parts in each group and code, `number0` and so on, of what `of_people` has found."""
+        """Return the weighted sums in each group and code, as `number0` and so on, from the result of `of_people`."""
         kinds = {kind: i for i, kind in enumerate(dict.fromkeys(map(self._kind, self.specs)))}
         if self.code is None:
             numbers = {f"n{i}": kind.number(found) for kind, i in kinds.items()}
             pairs = found.mutate(**numbers)
             found = self._with_weights(pairs, kinds, is_named=is_named, is_one_group=is_one_group)
-        else:  # each code of a person in a group has the weight of a row
+        else:  # each code of a person in a group has the weight of one row
             found, pair = self.common.once(found), [*person_in(found), "group"]
             numbers = {f"n{i}": total_of(kind.number(found)) for kind, i in kinds.items()}
             pairs = found.group_by(pair).aggregate(**numbers)
@@ -184,10 +184,10 @@ class Weighing:
         return found.group_by(["group", *named(self.code)]).aggregate(**sums)
 
     def _with_weights(self, pairs: Table, kinds: Mapping[_Kind, int], *, is_named: bool, is_one_group: bool) -> Table:
-        """Add what each row of a person in a group weighs, in parts: `weight0` and so on, of `n0` and so on."""
+        """Add the weight of each of a person's rows in a group, in parts: `weight0` and so on, of `n0` and so on."""
         weights = {i: kind.weight for kind, i in kinds.items() if kind.weight is not None}
         norms = {i: weight.norm(pairs[f"n{i}"], self.of) for i, weight in weights.items() if weight.limit is not None}
-        # Where people count, each group adds one.
+        # If people count, each group adds one.
         groups = {i: f"groups_{kind.rows}" for kind, i in kinds.items() if i in norms and kind.people}
         known = {i: pairs[name] for i, name in groups.items() if name in pairs.columns}
         norms = {i: norm for i, norm in norms.items() if i not in known}
@@ -196,7 +196,7 @@ class Weighing:
             sums = {f"norm{i}": total_of(weights[i].norm(pairs[f"n{i}"], self.of)) for i in norms}
             people = pairs.group_by(person).aggregate(**sums)
             beyond = people.filter(any_of(weights[i].is_beyond(people[f"norm{i}"], self.of) for i in norms))
-            # People within the limits are not looked at again.
+            # Only people beyond a limit are joined: others need no second look.
             pairs = _with_more(pairs, beyond, person, dict.fromkeys(sums, integer(0)))
             norms = {i: pairs[f"norm{i}"] for i in norms}
         norms |= known
@@ -205,7 +205,7 @@ class Weighing:
         return pairs.mutate(**found)
 
     def _part(self, found: Table, number: int, weight: Value) -> Value:
-        """Return what a person adds to a number in a group and code, in parts."""
+        """Return the number that a person adds to a group and code, in parts."""
         spec, kind = self.specs[number], self._kind(number)
         total = kind.number(found)
         if f"total{number}" in found.columns:
@@ -224,7 +224,7 @@ def _or_0(number: Value, where: Value | None) -> Value:
 
 
 def _with_more(table: Table, some: Table, by: Sequence[str], columns: Mapping[str, Value]) -> Table:
-    """Add columns that are found in a table of some of the rows; those of others are what is given."""
+    """Add columns from a table of some of the rows; other rows get the given values."""
     renamed = {name: f"own_{name}" for name in by}
     joined = table.left_join(some.rename({new: name for name, new in renamed.items()}), [*renamed.items()])
     more = {name: ibis.coalesce(joined[name], otherwise) for name, otherwise in columns.items()}
