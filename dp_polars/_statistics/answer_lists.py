@@ -43,8 +43,8 @@ class QuantileList(Ranked, ListQuery):
     """The candidates nearest to several lower quantiles of each group, ascending.
 
     The claim's draws are the levels of the tree (`_mechanisms/quantile_trees.py`). A row is in one part of each level,
-    and moves the score of its draw by R of that draw at most. Such a draw has the rate λ/R, λ being the claim's: so a
-    level costs one row what a draw costs whose range is 1, and the claim's range is 1, or 2 under "replace_one".
+    and moves the score of that draw only, by at most R. Such a draw has the rate λ/R, with λ the claim's rate. So one
+    row's effect on a level costs as much as a draw of range 1. The claim's range is 1, or 2 under "replace_one".
     """
 
     alphas: tuple[Fraction, ...]  # strictly ascending, between 0 and 1
@@ -68,7 +68,7 @@ class QuantileList(Ranked, ListQuery):
         return Fraction(1 if relation == "add_or_remove_one" else 2)
 
     def levels_of(self, relation: NeighboringRelation) -> tuple[Fraction, ...]:
-        """Return R of a row that is exchanged for another one of its part, as a share of 2: the most of each level."""
+        """Return each level's R if another row of its part replaces a row, as a part of 2, the most."""
         if relation == "add_or_remove_one":
             return ()
         levels, nodes = list[Fraction](), [self.root]
@@ -179,9 +179,9 @@ def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
     return exact
 
 
-# In pure DP, one joint draw beats k rounds from this k on. On evenly spread counts, the largest count missed is about
-# 2·k/ε on average by a joint draw, and k·(1 + 1/2 + … + 1/k)/ε in rounds, however many candidates there are.
-# `docs/design.md` has the trials.
+# In pure DP, one joint draw is better than k rounds from this k on. On evenly spread counts, the largest count missed
+# is about 2·k/ε on average with a joint draw. In rounds, it is k·(1 + 1/2 + … + 1/k)/ε. Neither depends on the number
+# of candidates. `docs/design.md` has the trials.
 JOINT_FROM = 5
 
 
@@ -196,7 +196,7 @@ class TopK(ListQuery):
     candidates: Categories
     claim: Claim
     of_people: bool = True
-    joint: bool = False  # one draw among all lists (`top_k.py`), in the place of k draws without replacement
+    joint: bool = False  # one draw among all lists (`top_k.py`), instead of k draws without replacement
     weights: Weights = ONE_EACH
 
     def __post_init__(self) -> None:
@@ -205,7 +205,7 @@ class TopK(ListQuery):
             raise ValueError(msg)
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        # The joint score of one candidate is that of a mode.
+        # The joint score of one candidate is the score of a mode.
         return CountScore().range(relation) * (2 if self._is_of_lists else 1) * self.weights.most
 
     @property
@@ -213,7 +213,7 @@ class TopK(ListQuery):
         return self.joint and self.k > 1
 
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return 3 of 4 where one row of a group takes the place of another; a person may move all counts."""
+        """Return 3/4 if one row of a group replaces another; a person may move all counts."""
         is_of_rows = self._is_of_lists and relation == "replace_one" and not self.of_people
         return Fraction(3, 4) if is_of_rows else ALL
 
@@ -230,7 +230,7 @@ class TopK(ListQuery):
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         values = self.values(*columns)
         check_number(self.k, len(values))
-        self.weights.units(*columns)  # refuses what can't weigh anything
+        self.weights.units(*columns)  # raises if the column can't be weights
         return pl.List(values.dtype)
 
     @property
@@ -264,7 +264,7 @@ class TopK(ListQuery):
         return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
     def in_unit(self, unit: Unit) -> TopK:
-        """Return the statistic with a loss of the same number in a unit; that may change rounds to one joint draw."""
+        """Return the statistic with the same loss in another unit; that may replace rounds by one joint draw."""
         claim = self.claim._in_unit(unit)
         if claim._is_asked or unit == self.claim.loss.unit:
             return replace(self, claim=claim)
@@ -291,8 +291,8 @@ class TopK(ListQuery):
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
         notes = []
         if alternative is not None:
-            # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
-            # where that of none is more.
+            # If the noise of the k best is at least −a, the j-th highest noisy count is at least c_j − a.
+            # No noise is above b.
             noise = alternative.claim
             ranked = float(noise_bound(noise, 0.05 / self.k) + noise_bound(noise, 0.05 / size))
             if ranked < self.error(size, 0.05):

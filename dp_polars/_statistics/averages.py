@@ -1,4 +1,4 @@
-"""Means, shares, variances and deviations."""
+"""Means, shares, variances and standard deviations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dp_polars._statistics.statistic import CountRule, HistogramQuery
 
 
 class Average(Clipped):
-    """A number that several draws give, which share the loss equally; the last one is on the number of rows."""
+    """A number from several draws with equal losses; the last one is the number of rows."""
 
     fixed_type: ClassVar[pl.DataType] = pl.Float64()
-    largest: ClassVar[Fraction] = Fraction(1)  # one: each share of the claim scales it by what a row changes there
-    # What all draws together change, one row in the place of another: `docs/proofs/spreads.md`, Theorem 5.
+    largest: ClassVar[Fraction] = Fraction(1)  # each part of the claim scales it by a row's effect on that draw
+    # The joint change of all draws if one row replaces another: `docs/proofs/spreads.md`, Theorem 5.
     exchanged: ClassVar[Fraction] = Fraction(1)
     _rounded: ClassVar[str] = "error_95 and intervals include what rounding does"
     error_needs_rows: ClassVar[bool] = True  # the totals and the number of rows are off, whatever the number
@@ -46,7 +46,7 @@ class Average(Clipped):
 
     @abstractmethod
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
-        """Return the answers that totals stand for, in whole units: arrays that go together, also of floats."""
+        """Return the answers for totals in whole units: arrays of one length, also of floats."""
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return pl.Series(self.of_totals(totals, *columns))
@@ -65,7 +65,7 @@ class Average(Clipped):
 
     @abstractmethod
     def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends of what the answers of values may be, but for a probability of beta, from noisy totals."""
+        """Return the ends of an interval that misses the answer of the values with probability at most beta."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         bits = self.bits_of_parts(*columns)
@@ -80,7 +80,7 @@ class Average(Clipped):
         return answers, pl.Series(least), pl.Series(most)
 
     def _bounds(self, beta: float, *columns: pl.DataType) -> list[int] | list[float]:
-        """Return how far each draw is off at most, in whole units, but for a probability of beta in all."""
+        """Return a bound on each draw's error, in whole units; all hold together with probability 1 − beta."""
         claims, bits = self.noise(*columns), self.bits_of_parts(*columns)
         bounds = [noise_bound(claim, beta / len(claims)) for claim in claims]
         return [math.ldexp(bound, -bit) for bound, bit in zip(bounds, bits, strict=True)] if any(bits) else bounds
@@ -99,7 +99,7 @@ class Mean(Average):
         return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return what one row changes: the sum, in halves of a step, and the count."""
+        """Return the effect of one row on the sum, in halves of a step, and on the count."""
         return (self.upper - self.lower) / self.known_step(*columns), Fraction(1)
 
     @property
@@ -107,10 +107,10 @@ class Mean(Average):
         return float(self.lower), float(self.upper)
 
     def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends of all means that noise may have made so: `docs/proofs/mean-intervals.md`.
+        """Return the ends of all means that are possible under the noise: `docs/proofs/mean-intervals.md`.
 
-        They are further apart by what each value is rounded by at most: a mean moves by no more. The answer is one of
-        them also where its count is below 1, or the bounds cut it.
+        Each end moves outwards by the largest rounding of a value: a mean moves by no more. The answer is in the
+        interval even if its count is below 1, or the bounds clip it.
         """
         (least, most), (low, high) = self._allowed(totals, beta, *columns), self.ends
         answers, moved = self.of_totals(totals, *columns), float(self.rounding(*columns))
@@ -152,7 +152,7 @@ class Mean(Average):
 
 @dataclass(frozen=True)
 class Share(Mean):
-    """The share of rows with a condition that is true: the mean of a column of booleans, 1 and 0."""
+    """The share of rows with a true condition: the mean of a column of booleans, 1 and 0."""
 
     error_unit: ClassVar[str] = "shares"
 
@@ -191,20 +191,20 @@ class Share(Mean):
 class Variance(Average):
     """The variance of values that are clipped to public clipping bounds.
 
-    A third of the loss pays for each of a sum of distances from the middle of the bounds, a sum of their squares around
-    half of the largest (see `Squares`), and a count. Distances and squares have both signs.
+    A third of the loss pays for each of three draws: a sum of distances from the middle of the bounds, a sum of their
+    squares around half of the largest (see `Squares`), and a count. Distances and squares have both signs.
     """
 
     claim: Claim
     exchanged: ClassVar[Fraction] = Fraction(14, 13)
-    # What is taken from the noisy number of rows before it divides. With 1, the variance of one row is 0.
+    # Subtracted from the noisy number of rows, the divisor. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1
     error_unit: ClassVar[str] = "the column's unit, squared"
     _called: ClassVar[str] = "variance"
     _is_root: ClassVar[bool] = False
 
     def squares(self, *columns: pl.DataType) -> Squares:
-        """Return how the squares of the rows are weighed; of bounds alone, as if the step were that of integers."""
+        """Return the weights of the rows' squares; without a column type, with the step of integers."""
         if columns:
             units = self.units(*columns)
             return Squares(units.lower, units.upper, units.step, doubled=True)
@@ -216,15 +216,15 @@ class Variance(Average):
         return CountRule(one, self.units(*columns)), CountRule(one, self.squares(*columns)), CountRule(one)
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return what one row changes: the sum, in halves of a step, that of the squares, in theirs, and the count."""
+        """Return the effect of one row on the sum and on the squares, in halves of their steps, and on the count."""
         steps = (self.upper - self.lower) / self.known_step(*columns)
         return steps, Fraction(self.squares(*columns).largest), Fraction(1)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """No values between the bounds have a larger variance than h², with h half of their distance.
+        """Values between the bounds have a variance of at most h², with h half of their distance.
 
-        With ddof 1 it is that of two rows at most, 2·h²: n/(n − 1) falls with n.
+        With ddof 1 the most is the variance of two rows, 2·h²: n/(n − 1) falls with n.
         """
         return 0.0, float(self._shown((1 + self.ddof) * self._largest))
 
@@ -240,7 +240,7 @@ class Variance(Average):
         return np.sqrt(variance) if self._is_root else variance
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
-        """Return mean squares less squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
+        """Return mean squares minus squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
         variance = self._of_all(totals, *columns)
         if self.ddof:
             count = totals[-1]
@@ -258,21 +258,21 @@ class Variance(Average):
         return variances
 
     def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        bounds = self._bounds(beta, *columns)  # each draw is off by more with its part of the probability
+        bounds = self._bounds(beta, *columns)  # larger bounds, as each has a part of the probability
         least, most = self._extremes(totals, bounds, *columns)
-        nobody = totals[-1] - bounds[-1] < self.fewest  # perhaps: then nothing is known
+        nobody = totals[-1] - bounds[-1] < self.fewest  # perhaps there are no rows: then nothing is known
         least[nobody], most[nobody] = self.ends
         return least, most
 
     def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends where each total is within its bound, with rounding: `docs/proofs/numbers.md`, Theorem 5."""
+        """Return the ends if each total is within its bound, with rounding: `docs/proofs/numbers.md`, Theorem 5."""
         (distance, squares, count), (off, of_squares, by) = totals, bounds
         farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
         fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
         low, high = squares - of_squares, squares + of_squares
         least = np.minimum.reduce([self._of_all([farthest, low, n], *columns) for n in (fewest, most_rows)])
         slope = high * (2.0 ** self.squares(*columns).shift / 2)
-        # With infinity for a top beyond all numbers, or where there is none.
+        # Infinity if the top is beyond all numbers, or there is none.
         top = np.divide(2.0 * nearest * nearest, slope, out=np.full(len(count), np.inf), where=slope > 0)
         most = self._of_all([nearest, high, np.clip(top, fewest, most_rows)], *columns)
         if self.ddof:

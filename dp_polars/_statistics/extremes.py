@@ -84,7 +84,7 @@ class ArgMax(Query):
 
 @dataclass(frozen=True)
 class ArgMaxOfOwn(Query):
-    """The row with the highest (or lowest) score, where each row's score has a public sensitivity of its own."""
+    """The row with the highest (or lowest) score; each row's score has its own public sensitivity."""
 
     claim: Claim
     lowest: bool = False
@@ -114,10 +114,10 @@ class ArgMaxOfOwn(Query):
 def own_sensitivities(
     scores: pl.Series, sensitivities: pl.Series, lengths: Ints, *, lowest: bool
 ) -> tuple[Ints, Ints, OwnSensitivities]:
-    """Return the rows that may win, how many each group has, and their scores with their sensitivities.
+    """Return the rows that may win, their number in each group, and their scores with their sensitivities.
 
-    A row may win whose score is finite, and whose sensitivity is finite and above 0. A ValueError where a group has too
-    many of them.
+    A row may win if its score is finite, and its sensitivity is finite and above 0. ValueError if a group has too many
+    of them.
     """
     numbers, weights = column_types.exact_values(scores), column_types.exact_values(sensitivities)
     is_there = column_types.are_finite(scores) & column_types.are_finite(sensitivities)
@@ -149,8 +149,8 @@ def _as_positions(chosen: Ints) -> pl.Series:
 class FirstAbove(HistogramQuery):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
-    R is 2 for a row that comes or goes, and 3 for one that takes the place of another: `docs/proofs/first-above.md`. A
-    person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction, and is as one row.
+    R is 2 if a row is added or removed, and 3 if one replaces another: `docs/proofs/first-above.md`. A person who
+    counts once for each candidate moves all counts of a group by 0 or 1 in one direction, so R is that of one row.
     """
 
     threshold: Fraction
@@ -189,7 +189,7 @@ class FirstAbove(HistogramQuery):
         return Search(self.binning(*columns).size, self.threshold, self.claim.rate)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
-        """Return the candidates that the codes stand for; null for −1."""
+        """Return the candidates of the codes; null for −1."""
         of_some = codes.clip(0)
         if isinstance(self.candidates, Grid):
             values = self.candidates.take(of_some)

@@ -1,4 +1,4 @@
-"""Counts, sums, and measures of how many there are; and losses that follow from an error."""
+"""Counts, sums, and numbers of distinct values; and losses from an error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from dp_polars._statistics.statistic import FOUND_FIRST, CountRule, DrawnOnce, H
 # Digits to which values count, from the largest power of ten in the distance of found bounds on.
 _DIGITS = 6
 
-BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
+BETA = 0.05  # a confidence interval contains the true number with a probability of 0.95
 
 What: TypeAlias = Literal["rows", "people", "values", "nulls"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
@@ -55,12 +55,12 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 
 @dataclass(frozen=True)
 class SharedDraw:
-    """One draw of statistics of a query: a sum of the same rows, with noise on it once; or a pair of sums."""
+    """One draw for statistics of a query: a sum of the same rows with noise added once; or a pair of sums."""
 
-    claim: Claim  # of this draw alone; of a pair, of both sums together
-    what: str  # what it is on, in a few words
+    claim: Claim  # of this draw only; for a pair, of both sums together
+    what: str  # a short description of the sums
     outputs: tuple[str, ...]  # the names of all that follow from it
-    sums: int = 1  # on how many sums it is, each with noise of its own at the rate of the claim
+    sums: int = 1  # the number of sums, each with noise of its own at the rate of the claim
 
     @property
     def is_shared(self) -> bool:
@@ -68,7 +68,7 @@ class SharedDraw:
 
     @property
     def parts(self) -> tuple[tuple[SharedDraw, int], ...]:
-        """The values that identify each of its sums."""
+        """The keys of its sums."""
         return tuple((self, place) for place in range(self.sums))
 
     def __str__(self) -> str:
@@ -79,12 +79,12 @@ class SharedDraw:
 class Measure(HistogramQuery):
     """Numbers for each group, with noise.
 
-    Where people may count in part (`in_parts`), sums of weights are in parts: of 2**−`bits_of_parts` units.
+    If people may count in part (`in_parts`), sums of weights count in parts of 2**−`bits_of_parts` units.
     """
 
     in_parts: bool = field(default=False, kw_only=True)
-    # The draws that it shares with other statistics, in the order of its count rules. Empty: it has draws of its own.
-    # If it shares some, `claim` is what it pays for all of them.
+    # The draws that other statistics also use, in the order of its count rules. Empty: its draws are its own.
+    # With shared draws, `claim` is the cost of all of them.
     shared: tuple[SharedDraw, ...] = field(default=(), kw_only=True)
     has_intervals: ClassVar[bool] = True
     weighs_people: ClassVar[bool] = True
@@ -96,14 +96,14 @@ class Measure(HistogramQuery):
 
     @property
     def exchanged(self) -> Fraction:
-        """The most that a row and another one of its group, which takes its place, change a number together.
+        """The most that a number changes if another row of its group replaces a row.
 
-        That is `largest` where all rows move a number in one direction, so that the two cancel in part.
+        It is `largest` if all rows move a number in one direction: then the two cancel in part.
         """
         return self.largest
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
+        """Return the effect of one row: a replacement removes one row and adds another, in the same group or not."""
         return self.largest if relation == "add_or_remove_one" else 2 * self.largest
 
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
@@ -118,20 +118,20 @@ class Measure(HistogramQuery):
         return self if self.shared and claim == self.claim else checked(super(Measure, self.alone).with_claim(claim))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Return the most that one row changes what each draw is on, in its whole units, over the claim's range."""
+        """Return the most that one row changes each draw, in its whole units, divided by the claim's range."""
         return (Fraction(1),)
 
     def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
         return tuple(bits_of_parts(one) if self.in_parts else 0 for one in self.units_of_row(*columns))
 
     def units_of_row(self, *columns: pl.DataType) -> tuple[int, ...]:
-        """Return the most that one row adds to what each draw is on, or takes away, in its whole units."""
+        """Return the most that one row adds to each draw, or removes, in its whole units."""
         return tuple(int(self.largest * change) for change in self.changes(*columns))
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of all draws, with the range of each, in parts: what they cost together sets their rates.
+        """Return the claim of each draw, with its range in parts: their joint cost sets their rates.
 
-        Without the column's type, as far as it is known.
+        Without the column's type, ranges are as exact as is known.
         """
         scales = [*zip(self.changes(*columns), self.bits_of_parts(*columns), strict=True)]
         claims = [draw.claim for draw in self.shared for _ in draw.parts] or [self.claim] * len(scales)
@@ -157,10 +157,10 @@ class Total(Measure):
 
     @abstractmethod
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
-        """Return the answers that sums of weights stand for, in whole units, with or without noise: (g,) for each."""
+        """Return the answers for sums of weights, in whole units, with or without noise: (g,) for each."""
 
     def drawn_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Draw from the sum of weights of each group, shape (g,), for each histogram: each with noise on it, once."""
+        """Add noise once to each histogram's sums of weights, shape (g,): a sum per group."""
         return self._drawn(totals, {}, *columns)
 
     def _drawn(self, totals: Sequence[Ints], known: DrawnOnce, *columns: pl.DataType) -> tuple[pl.Series, ...]:
@@ -194,7 +194,7 @@ class Multiple(Total):
 
     @abstractmethod
     def answer_step(self, *columns: pl.DataType) -> Fraction:
-        """Return what a total of one is in the answer's unit."""
+        """Return the answer's unit: the answer for a total of one."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
@@ -202,7 +202,7 @@ class Multiple(Total):
 
 
 def _shown(parts: Ints, claim: Claim, bits: int, beta: float | None) -> tuple[Ints, ...]:
-    """Return whole numbers of what was drawn in parts, and the ends of their confidence intervals if they have some."""
+    """Return draws in parts as whole numbers, and the ends of their confidence intervals, if any."""
     if beta is None:
         return (rounded(parts, bits),)
     return rounded(parts, bits), *ends_of(parts, noise_bound(claim, beta), bits)
@@ -216,7 +216,7 @@ def totals_of(histogram: Histogram) -> Ints:
 
 
 def noisy(totals: Ints, claim: Claim) -> Ints:
-    """Return numbers with the noise of a claim; clamped to 62 bits before and after."""
+    """Add the noise of a claim to numbers; clamp to 62 bits before and after."""
     clamped: Ints = np.clip(totals, -LARGEST_VALUE, LARGEST_VALUE)
     return add_noise(clamped, noise_of(claim, len(totals)))
 
@@ -261,7 +261,7 @@ class ValueCounts(Measure):
     candidates: Categories
     claim: Claim
     counts_people: ClassVar[bool] = True
-    limits_people: ClassVar[bool] = False  # it is told in how many codes a person counts
+    limits_people: ClassVar[bool] = False  # the number of codes per person is reported, not limited
     is_count: ClassVar[bool] = True
     largest: ClassVar[Fraction] = Fraction(1)
     adds_up: ClassVar[bool] = True
@@ -330,7 +330,7 @@ def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
 
 
 def checked(query: QueryT, *, in_parts: bool | None = None) -> QueryT:
-    """Return the query, of people who may count in part or not; refuse noise that does not fit into 64 bits."""
+    """Return the query with `in_parts` set; raise if its noise does not fit into 64 bits."""
     if not isinstance(query, Measure):
         return query
     query = query if in_parts is None else replace(query, in_parts=in_parts)
@@ -346,14 +346,14 @@ _PLACES = range(-30 * 9000, 30 * 9000)
 
 
 def loss_at(place: int, digits: int = 4) -> Fraction:
-    """Return a number by its place among all with this many significant digits; 1 has the place 0."""
+    """Return the number at a place among all numbers of this many significant digits; 1 is at place 0."""
     first: int = 10 ** (digits - 1)
     decade, further = divmod(place, 9 * first)
     return (first + further) * Fraction(f"1e{decade - digits + 1}")
 
 
 def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
-    """Return an error with probability 0.95, of groups of `rows` rows (None: of all); None if it is not known."""
+    """Return the 95 % error of groups of `rows` rows (None: of all groups); None if it is unknown."""
     if query.claim._is_open:
         return None
     if rows is not None:
@@ -378,13 +378,13 @@ def check_within(query: HistogramQuery, within: Within) -> None:
 
 
 def at_most(query: QueryT, unit: Unit) -> QueryT:
-    """Return the statistic at the largest loss in this unit that may be found for it, with the mechanism for that."""
+    """Return the statistic at the largest loss in this unit that a search may find, with the unit's mechanism."""
     largest = query.with_claim(replace(query.claim, loss=replace(query.claim.loss, value=Fraction(LARGEST))))
     return largest.in_unit(unit)
 
 
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
-    """Return the statistic at the smallest loss of four significant digits whose `error_95` is at most `within`.
+    """Return the statistic at the smallest loss of four significant digits with an `error_95` of at most `within`.
 
     The loss has the unit of the statistic's claim. No error grows with the loss, so bisection finds the smallest one.
 
@@ -439,9 +439,9 @@ class Clipped(Total):
     # Exact.
     lower: Fraction
     upper: Fraction
-    # Exact. None: the last digit of the column's type, or what `step_by_default` says.
+    # Exact. None: the last digit of the column's type, or the result of `step_by_default`.
     step: Fraction | None
-    # Which of the bounds are found privately: others take their place until then.
+    # The bounds that are found privately. Placeholders are in use until then.
     finds: tuple[str, ...] = field(default=(), kw_only=True)
     _rounded: ClassVar[str] = "rounding moves the sum by at most half a step a row, in addition to the error"
     error_unit: ClassVar[str] = "the column's unit"
@@ -487,11 +487,11 @@ class Clipped(Total):
         return clamping_of(self.lower, self.upper, step, column)
 
     def rounding(self, *columns: pl.DataType) -> Fraction:
-        """Return how far a value between the bounds may be from what it counts as.
+        """Return how far a value between the bounds may be from its rounded value.
 
-        A float is multiplied by a rounded factor, and the product is rounded, before it goes to the nearest step: with
-        at most 2³⁰ steps, that moves where it turns by less than 2⁻²⁰ of a step. A column of unknown type is one of
-        integers, if the step is 1.
+        A float is multiplied by a rounded factor, and the product is rounded, before it goes to the nearest step. With
+        at most 2³⁰ steps, that moves the turning point by less than 2⁻²⁰ of a step. If the step is 1, a column of
+        unknown type counts as one of integers.
         """
         step, tick = self.known_step(*columns), column_types.tick(columns[0]) if columns else None
         is_exact = step == 1 if not columns else tick is not None and (tick / step).denominator == 1
@@ -504,7 +504,7 @@ class Clipped(Total):
         return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
 
     def known_step(self, *columns: pl.DataType) -> Fraction:
-        """Return the step, or 1 if only the still unknown column type defines it (its last digit is at most 1)."""
+        """Return the step; 1 if only the still unknown column type defines it (its last digit is at most 1)."""
         return self.units(*columns).step if columns else self.step or Fraction(1)
 
     @property
@@ -554,11 +554,11 @@ class Sum(Clipped, Multiple):
         return self.units(*columns).step
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
-        """Return an error in the column's unit; that of integers if only the still unknown type defines the step."""
+        """Return an error in the column's unit; as for integers if only the still unknown type defines the step."""
         return float((super().error(size, beta, *columns) or 0) * self.known_step(*columns))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
-        """Return what rounding does, which no confidence interval holds: how many rows a group has is not known."""
+        """Return the effect of rounding. No confidence interval covers it, as the number of rows is unknown."""
         said = super().of_values(*columns)
         if said is None or self.claim._is_open:
             return said
@@ -601,7 +601,7 @@ class SumOfPeople(Sum):
     lowest: Fraction
     highest: Fraction
     counts_people: ClassVar[bool] = True
-    limits_people: ClassVar[bool] = True  # one person's effect on a group is that of their total
+    limits_people: ClassVar[bool] = True  # one person's effect on a group is their clipped total
     needs_people: ClassVar[bool] = True
 
     @property

@@ -1,4 +1,4 @@
-"""Statistics of the same rows share their sums: which do, and how much of the loss each sum gets.
+"""Statistics of the same rows share sums: which ones, and the part of the loss for each sum.
 
 Proof: `docs/proofs/shared-sums.md`.
 """
@@ -20,9 +20,9 @@ from dp_polars._statistics.two_draws import CentredSum, paired
 
 
 class Part(NamedTuple):
-    """A statistic of a query, with its name, what it reads, and what tells which rows contribute to it.
+    """A statistic of a query: its name, the values it reads, and a key for its contributing rows.
 
-    None: nothing is known of these.
+    None as a key: unknown.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A statistic with the draws that it shares, and the place of the one whose column its draws are of."""
+    """A statistic with its shared draws, and the place of the statistic that provides their column."""
 
     query: HistogramQuery
     reads: int
@@ -44,10 +44,10 @@ _COUNT: _Key = ("count",)
 
 @dataclass(frozen=True)
 class _Needs:
-    """The loss that a statistic needs of each of its draws, to be no worse than by itself."""
+    """The loss that each draw needs, so that a statistic is no worse than with draws of its own."""
 
     part: Part
-    draws: dict[_Key, Fraction]  # in the order of its count rules
+    draws: dict[_Key, Fraction]  # in the order of the statistic's count rules
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class _Plan:
 
     places: tuple[int, ...]
     drawn: tuple[Drawn, ...]
-    needed: Fraction  # the least loss of all draws together at which no statistic is worse than alone
-    losses: Fraction  # the loss that they have
-    errors: tuple[float, ...]  # the mean squared error of each, over that alone
+    needed: Fraction  # the least loss of all draws together that makes no statistic worse than with its own draws
+    losses: Fraction  # the loss of all draws together
+    errors: tuple[float, ...]  # each one's mean squared error, divided by that with its own draws
 
 
 def with_shared_sums(parts: Sequence[Part], groups: int) -> list[Drawn]:
-    """Return the statistics, with the draws that they share. How they shared any before does not matter.
+    """Return the statistics with the draws that they share. Earlier sharing is ignored.
 
     Statistics share sums if the same rows contribute to them with the same weights, and their losses have one unit. The
-    loss of all of them together goes to all of their draws. `groups` is how many public groups there are.
+    loss of all of them together goes to all of their draws. `groups` is the number of public groups.
     """
     parts = [part._replace(query=alone(part.query)) for part in parts]
     found = [Drawn(part.query, place) for place, part in enumerate(parts)]
@@ -76,9 +76,9 @@ def with_shared_sums(parts: Sequence[Part], groups: int) -> list[Drawn]:
 
 
 def part_that_is_needed(parts: Sequence[Part], groups: int) -> list[Fraction]:
-    """Return, for statistics whose losses are open, how much of its part of the loss each one needs if sums are shared.
+    """Return, for statistics with open losses, how much of its loss each one needs if sums are shared.
 
-    That is the same for all that share sums, and 1 for others. The rest goes to all outputs.
+    It is the same for all that share sums, and 1 for others. The rest goes to all outputs.
     """
     needed = [Fraction(1)] * len(parts)
     closed = [part._replace(query=_closed(alone(part.query))) for part in parts]
@@ -98,8 +98,8 @@ def _plans(parts: Sequence[Part], groups: int) -> Iterator[_Plan]:
 
 
 def _weighted_error(parts: Sequence[Part], members: Sequence[int], way: Sequence[_Plan]) -> float:
-    """Return the sum of all errors over those alone, each weighted by its loss."""
-    # A mean that may have a pair of its own, and has none, has twice the squared error of that.
+    """Return the sum of error ratios, each weighted by the statistic's loss."""
+    # A mean that may have its own pair, but has none, has twice the squared error of a pair.
     errors = {place: 2.0 if _is_worse_without_pair(parts[place].query) else 1.0 for place in members}
     errors |= {place: error for plan in way for place, error in zip(plan.places, plan.errors, strict=True)}
     losses = {place: parts[place].query.claim.loss.value for place in members}
@@ -122,7 +122,7 @@ def _split(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_
 
 
 def _in_pairs(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_Plan]:
-    """Return the plans of one pair of sums for each clipping bounds; one of them also gives the number of rows."""
+    """Return plans with one pair of sums for each clipping bounds; one of them also gives the number of rows."""
     of: dict[_Key, list[int]] = {}
     counts = []
     for place in members:
@@ -153,17 +153,17 @@ def alone(query: HistogramQuery) -> HistogramQuery:
 
 
 def draws_shared(query: Asked) -> tuple[SharedDraw, ...]:
-    """Return the draws that a statistic shares with others of its query, if it does."""
+    """Return the draws that a statistic shares with others of its query; empty if none."""
     return query.shared if isinstance(query, Measure) else ()
 
 
 def first_draw(query: Asked) -> Claim:
-    """Return the claim of a statistic, or that of its first draw if it shares them."""
+    """Return the claim of a statistic; if its draws are shared, that of the first one."""
     return next((draw.claim for draw in draws_shared(query)), query.claim)
 
 
 def whole_claim(query: Asked) -> Claim:
-    """Return the claim of a statistic, or that of its only draw if no other statistic follows from that."""
+    """Return the claim of a statistic; if its only draw is its own, that draw's claim."""
     draws = draws_shared(query)
     return draws[0].claim if len(draws) == 1 and not draws[0].is_shared else query.claim
 
@@ -193,7 +193,7 @@ def _alike(parts: Sequence[Part]) -> Iterator[list[int]]:
 
 
 _KINDS = (Count, Sum, Mean, Share, Variance, Deviation)
-# A sum and a count at this part of the loss of a pair give a mean with no larger squared error: √½, rounded up.
+# With this part of a pair's loss, a sum and a count give a mean with no larger squared error: √½, rounded up.
 _OF_PAIR = Fraction(5, 7)
 
 
@@ -229,7 +229,7 @@ def _losses(needs: Sequence[_Needs]) -> Fraction:
 
 
 def _shared(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan | None:
-    """Return statistics that share all of their draws; None if that would make one of them worse, or nothing shared."""
+    """Return statistics that share all draws; None if one would be worse, or nothing would be shared."""
     needs = [_needs(parts[place]) for place in places]
     most, losses = _most(needs), _losses(needs)
     used = [key for one in needs for key in one.draws]
@@ -243,7 +243,7 @@ def _shared(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
         draws[key] = SharedDraw(_claim(user, key, loss * factor, groups), _in_words(key), names)
     try:
         shared = [_with_draws(one.part.query, tuple(draws[key] for key in one.draws)) for one in needs]
-    except ValueError:  # halves of a step, which a sum alone does not need, would leave 64 bits
+    except ValueError:  # halves of a step would overflow 64 bits; a sum of its own needs none
         return None
     if not all(_is_no_worse(one.part.query, query) for one, query in zip(needs, shared, strict=True)):
         return None
@@ -252,7 +252,7 @@ def _shared(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
 
 
 def _error_of_split(one: _Needs, losses: dict[_Key, Fraction]) -> float:
-    """Return the mean squared error of a statistic over that alone, the larger one of all that it may be."""
+    """Return a statistic's mean squared error over that with its own draws; the largest possible ratio."""
     query, loss = one.part.query, one.part.query.claim.loss.value
     scales = [float(loss / of_draw) ** 2 if of_draw else 0.0 for of_draw in losses.values()]
     if isinstance(query, Variance):
@@ -266,7 +266,7 @@ def _error_of_split(one: _Needs, losses: dict[_Key, Fraction]) -> float:
 
 
 def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan | None:
-    """Return statistics that follow from one pair of sums; None if that would make one of them worse."""
+    """Return statistics from one pair of sums; None if one of them would be worse."""
     of = [parts[place] for place in places]
     reads = next((place for place in places if isinstance(parts[place].query, (Sum, Mean))), None)
     if reads is None or (len(of) < 2 and not _is_worse_without_pair(parts[reads].query)):
@@ -283,21 +283,21 @@ def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
     draw = SharedDraw(_claim(values, _COUNT, losses, groups), what, tuple(part.name for part in of), sums=2)
     try:
         shared = [checked(paired(part.query, draw, values)) for part in of]  # type: ignore[arg-type]
-    except ValueError:  # distances, which a sum or a count alone does not need, would leave 64 bits
+    except ValueError:  # distances would overflow 64 bits; a sum or a count of its own needs none
         return None
     errors = tuple(_error_of_pair(part.query, losses) for part in of)
     return _Plan(tuple(places), tuple(Drawn(query, reads) for query in shared), needed, losses, errors)
 
 
 def _pairs_needed(query: HistogramQuery) -> Fraction:
-    """Return which part of its own loss a pair must have at least, so that a statistic is no worse than alone."""
+    """Return the least part of its own loss that a pair needs, so that the statistic is no worse than without it."""
     if isinstance(query, Count):
         return Fraction(2)
     return (abs(query.lower) + abs(query.upper)) / query.largest if isinstance(query, Sum) else Fraction(1)
 
 
 def _error_of_pair(query: HistogramQuery, losses: Fraction) -> float:
-    """Return the mean squared error of a statistic over that alone."""
+    """Return a statistic's mean squared error from a pair, over that with its own draws."""
     scale = float(query.claim.loss.value / losses) ** 2
     if isinstance(query, Count):
         return 2 * scale
@@ -307,7 +307,7 @@ def _error_of_pair(query: HistogramQuery, losses: Fraction) -> float:
 
 
 def _claim(user: HistogramQuery, key: _Key, loss: Fraction, groups: int) -> Claim:
-    """Return the claim of one draw under the limits of its statistics: of a count, or of numbers from −1 to 1."""
+    """Return the claim of one draw under its statistics' limits: of a count, or of numbers from −1 to 1."""
     claim = replace(
         user.claim, loss=replace(user.claim.loss, value=loss), _draws=1, _same_group=Fraction(1), _groups=None
     )
@@ -335,7 +335,7 @@ def _with_draws(query: HistogramQuery, draws: tuple[SharedDraw, ...]) -> Histogr
 
 
 def _is_no_worse(apart: HistogramQuery, shared: HistogramQuery) -> bool:
-    """Return whether no draw has more noise than that of the statistic alone; of a sum, both draws together."""
+    """Return whether no draw has more noise than the statistic's own draw; for a sum, both draws count together."""
     assert isinstance(apart, Measure)
     assert isinstance(shared, Measure)
     before, after = apart.noise(), shared.noise()

@@ -52,7 +52,7 @@ _UNCHECKED = (
 
 
 def stated(facts: Facts, field: Field) -> list[Part]:
-    """Return what is in a field: what the package knows, then what people say, or that it is to be stated."""
+    """Return the text of a field: facts of the package, then those from people, or "TO BE STATED"."""
     known = facts["known"].get(field.name, field.usual)
     found: list[Part] = list(_OF_FIELD[field.name](facts)) if field.name in _OF_FIELD else []
     if known is not None:
@@ -80,13 +80,13 @@ def _rounded(number: Facts) -> str:
 
 
 def _in_full(loss: Facts) -> str:
-    """Return a loss, and what it and its delta are exactly, if these are other numbers."""
+    """Return a loss; if it or its delta is rounded, also the exact numbers."""
     found = [one["exact"] for one in (loss, loss["delta"]) if Fraction(_rounded(one)) != Fraction(one["exact"])]
     return amount(loss) + (f" (exactly {', '.join(found)})" if found else "")
 
 
 def _releases(facts: Facts) -> Iterator[tuple[str, Facts]]:
-    """Yield what begins a text about each release, and the release: its name in a publication, or its number."""
+    """Yield a prefix for each release, its name in a publication or its number, and the release."""
     many = len(facts["releases"]) > 1
     for number, release in enumerate(facts["releases"], 1):
         name = release.get("name") or (f"Release {number}" if many else "")
@@ -94,7 +94,7 @@ def _releases(facts: Facts) -> Iterator[tuple[str, Facts]]:
 
 
 def _of_each(facts: Facts, texts: Callable[[Facts], Iterable[str]]) -> Iterator[str]:
-    """Yield texts about all releases: once what all have in common, the rest after the names of those that it is of."""
+    """Yield texts about all releases: common ones once, others after the names of their releases."""
     found: dict[str, list[str]] = {}
     releases = list(_releases(facts))
     for begin, release in releases:
@@ -321,7 +321,7 @@ def _mechanisms(facts: Facts) -> Iterator[Part]:
 
 
 def _drawn(output: Facts) -> tuple[str, str, str]:
-    """Return mechanism, loss and rate of what is drawn for an output."""
+    """Return mechanism, loss and rate of an output's draws."""
     if not output["draws"]:
         return "none", "none", "not drawn"
     return output["mechanism"], amount(output["loss"]), _rate(output)
@@ -347,7 +347,7 @@ def _up(value: float, digits: int) -> str:
 
 
 def _unrecorded(facts: Facts, what: str) -> Iterator[Part]:
-    """Yield that a ledger holds none of this, for outputs whose query was not given."""
+    """Yield that a ledger lacks this fact, for outputs without their query."""
     ledger = facts["ledger"]
     if facts["state"] == "charged" and ledger is not None and ledger["unrecorded"]:
         yield f"{what} of {plural(ledger['unrecorded'], 'output')} in the ledger: {NOT_RECORDED}."
@@ -367,7 +367,7 @@ _OF_FIELD: dict[str, Callable[[Facts], Iterable[Part]]] = {
     "preprocessing_and_hyperparameter_tuning": _before,
     "mechanisms": _mechanisms,
 }
-# Fields of which people know a part that the package can't: what it begins with.
+# Fields that people complete, because the package knows only a part: the start of that text.
 _ALSO_PEOPLES = {
     "post_processing": "Work with the answers afterwards: ",
     "preprocessing_and_hyperparameter_tuning": "How limits, clipping bounds, keys and losses were chosen: ",
@@ -384,9 +384,9 @@ _HEADINGS = {
     "implementation": "How it was computed",
     "administrative": "This record",
 }
-# Characters that Markdown reads as marks; an underscore within a word is none.
+# Characters that Markdown reads as marks; an underscore within a word is no mark.
 _MARKS = re.compile(r"[\\`*\[\]#|~$<>]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-# Characters that YAML must not hold as they are, or reads as ends of lines.
+# Characters that YAML forbids unescaped, or reads as ends of lines.
 _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
@@ -416,7 +416,7 @@ class Statement:
 
     @classmethod
     def of(cls, state: str, known: Mapping[str, object], **facts: object) -> Statement:
-        """Return the statement of these facts, of what people state, and of the software."""
+        """Return the statement from these facts, those from people, and those about the software."""
         of_all = {**software(), "state": state, "known": checked(known), "guarantee": None, "ledger": None}
         return cls(json.dumps(of_all | facts))
 
@@ -486,7 +486,7 @@ class Statement:
         return [field.name for field in asked if _is_open(facts, field)]
 
     def _sections(self) -> Iterator[tuple[str, list[tuple[str, list[Part]]]]]:
-        """Yield headings with the fields below them; what is published lists at the end what nobody stated."""
+        """Yield headings with their fields; a published statement ends with a list of missing facts."""
         facts = self.facts
         is_draft, missing = facts["state"] != "published", list[str]()
         for section, heading in _HEADINGS.items():
@@ -541,7 +541,7 @@ def _parameters(facts: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """Yield the lines of a mapping; texts are in quotes, so that no date and no "no" is taken for another type."""
+    """Yield the lines of a mapping; quotes keep texts from being read as dates or booleans."""
     for name, one in value.items():
         if isinstance(one, dict):
             yield f"{indent}{name}:"
@@ -557,7 +557,7 @@ def _scalar(value: object) -> str:
     if isinstance(value, str):
         return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
     text = repr(value)
-    # YAML 1.1 takes 1e-06 for a text.
+    # YAML 1.1 reads 1e-06 as text.
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 

@@ -1,4 +1,4 @@
-"""What a statement says, as plain values: what is known, losses, outputs, software."""
+"""The facts of a statement, as plain values: known facts, losses, outputs, software."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from dp_polars._bins.candidates import Digits, Grid, ends_of
 from dp_polars._statistics.shared_sums import draws_shared, first_draw
 from dp_polars._statistics.statistic import Asked
 
-#: The δ at which a loss is also given as an ε, where no other one is requested.
+#: The δ at which a loss is also given as an ε, if no other δ is requested.
 AT_DELTA = Fraction(1, 10**6)
-#: What stands where a text is missing.
+#: Placeholder for a missing text.
 TO_BE_STATED = "TO BE STATED"
 
 FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
@@ -74,10 +74,9 @@ class Known(KnownButNotes, total=False):
 
 
 class Field(NamedTuple):
-    """A field of the schema: where it is, from which tier on it is wanted, and what it takes.
+    """A field of the schema: its place, the tier that first requires it, and its kind.
 
-    A "fact" is known to the package alone. `words` are those of an enumeration, and `usual` is the value that holds
-    where none is given.
+    Only the package knows a "fact". `words` are the values of an enumeration, and `usual` is the default.
     """
 
     section: str
@@ -188,9 +187,9 @@ def _date(name: str, value: object) -> str:
         raise ValueError(msg) from None
 
 
-Facts: TypeAlias = "dict[str, Any]"  # what JSON takes, however deep
+Facts: TypeAlias = "dict[str, Any]"  # JSON values, nested
 
-#: What stands where a ledger has an output and its query was not given.
+#: Placeholder for an output in a ledger without its query.
 NOT_RECORDED = "not recorded"
 
 _VARIANTS = {
@@ -213,15 +212,15 @@ def software() -> Facts:
 
 
 def facts_of_claims(claims: Sequence[Claim], at_delta: Number) -> Facts:
-    """Return what the losses of outputs are together, with the ε that `explain` gives, too."""
+    """Return the joint loss of outputs, with the ε that `explain` also gives."""
     loss, at = loss_of(claims), check_delta(at_delta)
     return loss_facts(loss.unit, loss.value, delta_of(claims), at, epsilon_of(claims, at))
 
 
 def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number, epsilon: float | None = None) -> Facts:
-    """Return what a loss is, exactly, which variant it is of, and what it means.
+    """Return the facts of a loss: its exact value, its variant, and its meaning.
 
-    `at_delta` is where ε is given; `epsilon` is that, if more is known than the loss.
+    `at_delta` is the δ for ε; `epsilon` is that ε if it is known more exactly than from the loss.
     """
     at = check_delta(at_delta)
     variant, definition = _VARIANTS[unit, delta > 0]
@@ -238,7 +237,7 @@ def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number, e
 
 
 def guaranteed(loss: Facts) -> str:
-    """Return what a loss guarantees to one person: rounded up to four digits, in rho as an ε at a δ."""
+    """Return the guarantee of a loss for one person: rounded up to four digits, in rho as an ε at a δ."""
     value, delta = (cost_up(Fraction(one["exact"])) for one in (loss, loss["delta"]))
     at, symbol = loss["at_delta"], {"epsilon": "ε", "rho": "ρ"}[loss["unit"]]
     if loss["unit"] == "epsilon" or at["epsilon"] is None:
@@ -247,7 +246,7 @@ def guaranteed(loss: Facts) -> str:
 
 
 def number_facts(value: Fraction) -> Facts:
-    """Return an exact loss, a float that is no less given back as one (None beyond all floats), and its text."""
+    """Return an exact loss, the same rounded up to a float (None beyond all floats), and its text."""
     up = loss_up(value)
     return {"exact": str(value), "value": up if math.isfinite(up) else None, "text": exact(value)}
 
@@ -271,7 +270,7 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
 
 
 def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = (), parts: int = 1) -> Facts:
-    """Return the facts of an output; its loss is that of a person, who changes it in several disjoint parts."""
+    """Return the facts of an output; its loss is one person's, who changes `parts` disjoint parts."""
     claim, drawn = query.claim, first_draw(query)
     loss, delta = number_facts(parts * claim.loss.value), number_facts(parts * claim.delta)
     return {
@@ -289,7 +288,7 @@ def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataT
 
 
 def follows_facts(name: str, selects: str) -> Facts:
-    """Return the facts of an output for which nothing is drawn, because it follows from others."""
+    """Return the facts of an output that follows from others without a draw."""
     unknown = dict.fromkeys(["mechanism", "loss", "rate", "scale", "score_range", "candidates", "clipping"])
     return {"name": name, "selects": selects, **unknown, "draws": 0}
 

@@ -1,4 +1,4 @@
-"""A statistic: what every output must say, lists of answers, and selected keys."""
+"""The interface of a statistic, lists of answers, and selected keys."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from dp_polars._mechanisms.partition_selection import (
 
 # The types of the columns that a query reads, in their order.
 Columns: TypeAlias = "tuple[pl.DataType, ...]"
-# What several statistics of a query share, and what was drawn of it.
+# Draws that several statistics of a query use, by key.
 DrawnOnce: TypeAlias = "dict[object, pl.Series]"
 
 
 @dataclass(frozen=True)
 class CountRule:
-    """How rows are counted in one histogram: by their codes, and with their weights (None: 1 each)."""
+    """How one histogram counts rows: their codes, and their weights (None: 1 each)."""
 
     binning: Binning
     row_weight: Clamping | None = None
 
     def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
-        """Return the code and the weight of every row, shape (n,) each; no weights: one each."""
+        """Return each row's code and weight, shape (n,) each; None for weights of 1."""
         return self.binning.encoder()(columns), None if self.row_weight is None else self.row_weight.weigh(columns)
 
 
@@ -62,7 +62,7 @@ class Asked(ABC):
 
     @property
     def clipping(self) -> str | None:
-        """Which values count as a clipping bound, as a sentence; None: no value has clipping bounds."""
+        """A sentence about clipped values; None if no value is clipped."""
         return None
 
     @property
@@ -83,7 +83,7 @@ class Query(Asked):
     """One statistic about columns: one answer for each group."""
 
     is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
-    # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
+    # Whether each answer has two ends, in columns of their own and of the answer's type.
     always_has_ends: ClassVar[bool] = False
 
     @property
@@ -93,12 +93,12 @@ class Query(Asked):
 
     @property
     def left_out(self) -> tuple[str, str]:
-        """The names of arguments that are found, and a call that gives such ones."""
+        """The arguments that are found privately, and a call that sets them."""
         return " and ".join(self.finds), "mean(0, 100)"
 
     @property
     def needs_people(self) -> bool:
-        """Whether there is no answer where it is not known who is a person."""
+        """Whether this statistic requires a known privacy unit."""
         return False
 
     @property
@@ -109,17 +109,17 @@ class Query(Asked):
     @property
     @abstractmethod
     def fixed_type(self) -> pl.DataType | None:
-        """The type of what is drawn; None where only the column's type names the candidates."""
+        """The type of a drawn answer; None if the column's type defines the candidates."""
 
     @abstractmethod
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for columns of these types; a TypeError where that can't be."""
+        """Return the answer's type for columns of these types; raise TypeError if they don't fit."""
 
     @abstractmethod
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
         """Draw one answer per group.
 
-        `columns`: what the query reads, of shape (n,): the rows of all groups, group after group.
+        `columns`: the columns that the query reads, shape (n,): the rows of all groups, group after group.
         `lengths`: shape (g,): rows of each group; they add up to n.
         """
 
@@ -129,7 +129,7 @@ class HistogramQuery(Query):
 
     has_intervals: ClassVar[bool] = False  # whether an answer is a number with a range
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
-    weighs_people: ClassVar[bool] = False  # whether people beyond the limits count in part: nothing is drawn of them
+    weighs_people: ClassVar[bool] = False  # whether people beyond the limits count in part; no noise is drawn for that
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     of_people: bool = False  # whether candidates are compared by the people who have them
@@ -141,7 +141,7 @@ class HistogramQuery(Query):
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once for each code, where it is known who they are."""
+        """Whether a person counts once for each code, if the privacy unit is known."""
         return self.of_people
 
     @property
@@ -151,29 +151,29 @@ class HistogramQuery(Query):
 
     @abstractmethod
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return the most that one row (or person, where people count) changes what the claim's range is about.
+        """Return the range of the claim: the most that one row (or person, if people count) changes.
 
-        `groups` is how many public groups there are; None where that is not known, as in an expression.
+        `groups` is the number of public groups; None if it is unknown, as in an expression.
         """
 
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return the range of a row that is exchanged for another one of its group, as a share of `range_of`."""
+        """Return the range if a row is exchanged within its group, as a part of `range_of`."""
         return ALL
 
     def levels_of(self, relation: NeighboringRelation) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Return the same for each draw of a list, where it differs; empty: it does not."""
+        """Return `same_group_of` for each draw of a list; empty if all are equal."""
         return ()
 
     @abstractmethod
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
+        """Return the rule of each histogram for such columns; raise TypeError or ValueError if they don't fit."""
 
     @abstractmethod
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw once for each group from its histograms, also for groups without rows.
 
-        The draws are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
-        all that leaves this statistic, and nothing but what was drawn.
+        The draws are columns of `drawn_types`, a row per group. They are null only if the answer itself is null.
+        Nothing else leaves this statistic.
         """
 
     def drawn_once(
@@ -182,11 +182,11 @@ class HistogramQuery(Query):
         known: DrawnOnce,  # noqa: ARG002
         *columns: pl.DataType,
     ) -> tuple[pl.Series, ...]:
-        """Return what `drawn` does, with what other statistics of the query drew before; what they share is added."""
+        """Return `drawn`, reusing the draws in `known`; new draws that others can use are added to it."""
         return self.drawn(histograms, *columns)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
-        """Return the types of the columns of `drawn`: whole numbers (or lists of them), or the answers themselves."""
+        """Return the types of the columns of `drawn`: whole numbers (or lists of them), or the answers."""
         return (self.answer_type(*columns),)
 
     def presented(
@@ -195,13 +195,13 @@ class HistogramQuery(Query):
         beta: float | None,  # noqa: ARG002
         *columns: pl.DataType,  # noqa: ARG002
     ) -> tuple[pl.Series, ...]:
-        """Return the answers that drawn columns stand for, and their two ends where the statistic `has_ends`.
+        """Return answers from drawn columns, and their two ends if the statistic `has_ends`.
 
-        The answer of a group, and its ends, follow from what was drawn for it, and from what is public.
+        A group's answer and its ends depend only on its draws and on public values.
 
-        `drawn`: what `drawn` gave, or some of its rows.
-        `beta`: with which probability a confidence interval may fail to hold the number without noise. None: no
-        intervals are wanted.
+        `drawn`: columns from `drawn`, or some of their rows.
+        `beta`: the probability with which a confidence interval may miss the number without noise. None: return no
+        intervals.
         """
         return tuple(drawn)
 
@@ -214,7 +214,7 @@ class HistogramQuery(Query):
 
     @property
     def fixed_size(self) -> int | None:
-        """Number of codes; None where only the column's type tells it."""
+        """Number of codes; None if only the column's type defines it."""
         return None if self.fixed_type is None else self.count_rules()[0].binning.size
 
     def size_of(self, *columns: pl.DataType) -> int | None:
@@ -223,26 +223,26 @@ class HistogramQuery(Query):
 
     @abstractmethod
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
-        """Return an error that is exceeded with probability at most `beta` where there are `size` candidates.
+        """Return an error that is exceeded with probability at most `beta`, for `size` candidates.
 
-        The columns' types may be left out where they are not known yet. None: see `error_among`.
+        The columns' types may be missing while they are unknown. None: see `error_among`.
         """
 
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return such an error among at least `rows` rows, after all bounds; None: it does not depend on them."""
+        """Return such an error for groups of at least `rows` rows, after all limits; None if rows don't matter."""
         return None
 
     @property
     def left_to_column(self) -> str | None:
-        """Which argument that errors depend on is left to the column's type; None: no such one.
+        """The argument that errors depend on and the column's type will set; None if there is none.
 
-        In finer steps of weights, errors have a longer tail.
+        With finer steps of weights, errors have a longer tail.
         """
         return "step" if self.weights.step is None else "candidates" if self.fixed_size is None else None
 
     @property
     def error_unit(self) -> str | None:
-        """The unit of errors, if that is not rows or people."""
+        """The unit of errors; None for rows or people."""
         return "the weights' unit" if self.weights.is_column else None
 
     @property
@@ -254,37 +254,37 @@ class HistogramQuery(Query):
     def clips(self) -> tuple[str, str] | None:
         """The part of a person's rows that is clipped together, if people count, and its clipping bounds, as texts.
 
-        That is in addition to the rows that limits drop. None: nothing.
+        This comes after limits drop rows. None: nothing is clipped.
         """
         return ("total weight", f"0 … {exact(self.weights.most)}") if self.weights.is_column else None
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
-        """Return another statistic at the same loss that may answer this one better; a note compares the two."""
+        """Return another statistic at the same loss that may be more accurate; a note compares the two."""
         return None
 
     def of_values(self, *columns: pl.DataType) -> str | None:  # noqa: ARG002
-        """Return what is done to values of these types before they count; None: nothing."""
+        """Return how values of these types are changed before they count; None if they are not."""
         return None
 
     def least_people(self, counted: HistogramQuery, *columns: pl.DataType) -> int:  # noqa: ARG002
-        """Return from how many people on, by a noisy number of them, an answer hardly lies beyond all of their values.
+        """Return the noisy number of people from which on an answer hardly lies beyond all of their values.
 
-        Groups without people have fewer, too, both with a probability of 0.95.
+        Groups without people are below it. Both hold with a probability of 0.95.
         """
         return 1
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
-        """Return what to know before a release; None: nothing. `alternative` is under the same limits, if it can be."""
+        """Return advice before a release, or None. `alternative` has the same limits if it exists."""
         return None
 
     def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
-        """Return for each of `count_rules` in how many parts a unit of its sums is counted, as a power of 2."""
+        """Return, for each of `count_rules`, into how many parts a unit of its sums is divided, as a power of 2."""
         return (0,) * len(self.count_rules(*columns))
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
-        """Return the same statistic with the rate that the same loss pays for under these limits.
+        """Return the same statistic at the rate that the same loss buys under these limits.
 
-        `groups` is how many public groups there are; None where that is not known.
+        `groups` is the number of public groups; None if it is unknown.
         """
         same_group = self.same_group_of(relation, groups)
         return self.with_claim(
@@ -313,7 +313,7 @@ class HistogramQuery(Query):
         return self
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
-        """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
+        """Draw one answer per group from its rows' codes, shape (n,), group after group."""
         (rule,) = self.count_rules(*columns)
         histogram = Histogram.of_rows(codes, weights, lengths, rule.binning.size)
         return self.presented(self.drawn([histogram], *columns), None, *columns)[0]
@@ -324,12 +324,12 @@ class HistogramQuery(Query):
         return self.answers_of_codes(*rule.of_rows(columns), lengths, types)
 
 
-#: The clipping of a statistic whose bounds are found.
+#: Describes the clipping of a statistic that finds its bounds privately.
 FOUND_FIRST = "Clipping bounds are found privately, before the answer."
 
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
-    """Say what values count as: with which ends, a median as well as a mean is one of clipped values."""
+    """Describe clipping: quantiles are those of clipped values, too."""
     beyond = f"{what} below {low} count as {low}, and {what.lower()} above {high} as {high}"
     return f"{beyond}, which no confidence interval covers."
 
@@ -378,19 +378,19 @@ def describe(query: Query) -> str:
 
 
 class Mistakes(NamedTuple):
-    """How wrong the list of each group is, compared with the best one; each field has the shape (g,)."""
+    """How wrong each group's list is, compared with the best one; each field has the shape (g,)."""
 
     right: NDArray[np.bool_]  # whether the whole list is as good as the best one
-    wrong: Floats  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
+    wrong: Floats  # how far off it is, in `ListQuery.distance_unit`, such as on average over the list
     worst: Floats  # how far off its worst answer is, in the same unit
-    # How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
+    # The error in rows or people, if `wrong` measures something else. None: there is no such number.
     ranks: Floats | None = None
 
 
 class ListQuery(HistogramQuery):
-    """A statistic whose answer is a list of `width` candidates for each group.
+    """A statistic with a list of `width` candidates for each group as its answer.
 
-    A class says how codes are drawn (`draw_codes`), which would be right (`true_codes`), and how wrong others are
+    A class defines how codes are drawn (`draw_codes`), the right ones (`true_codes`), and the errors of others
     (`mistakes`). Expressions, engines and `analysis.simulate`, which draws many lists, need no more.
     """
 
@@ -412,19 +412,19 @@ class ListQuery(HistogramQuery):
 
     @abstractmethod
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        """Return the codes of each group's best list, shape (g, width); groups without rows get any codes."""
+        """Return the codes of each group's best list, shape (g, width); any codes for groups without rows."""
 
     @abstractmethod
     def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
-        """Return how wrong lists of codes, shape (g, width), are; groups without rows get any numbers."""
+        """Return the errors of lists of codes, shape (g, width); any numbers for groups without rows."""
 
     @abstractmethod
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
-        """Return the lists of candidates that codes of shape (g, width) stand for."""
+        """Return the lists of candidates for codes of shape (g, width)."""
 
     @property
     def distance_unit(self) -> str | None:
-        """What `Mistakes.wrong` is measured in. None: rows, or people."""
+        """The unit of `Mistakes.wrong`. None: rows, or people."""
         return None
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
@@ -441,12 +441,12 @@ def in_lists(values: pl.Series, width: int) -> pl.Series:
 
 
 COUNT = "count"
-_CHANCES = (95, 50, 5)  # with which it is said from how many people on a key is shown, in percent
+_CHANCES = (95, 50, 5)  # in percent: the chances for which we report how many people a shown key needs
 
 
 @dataclass(frozen=True)
 class KeysThatAreThere(Asked):
-    """The keys in some columns that enough people have: combinations of values, none of them null."""
+    """The combinations of values in some columns that enough people have; none of the values is null."""
 
     columns: tuple[str, ...]  # names of the key columns
     claim: Claim  # by "partition_selection" or "discrete_gaussian_threshold", of all keys together
@@ -464,9 +464,9 @@ class KeysThatAreThere(Asked):
         *,
         counts: bool,
     ) -> KeysThatAreThere:
-        """Return the statistic by the mechanism that the unit of the loss chooses.
+        """Return the statistic with the mechanism that fits the loss's unit.
 
-        A replaced person takes away one of at most g keys each, and the new one adds one: 2g keys change by one.
+        A replaced person removes one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
         changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
         mechanism = check_mechanism("keys", None, terms.loss.unit)
@@ -482,7 +482,7 @@ class KeysThatAreThere(Asked):
 
     def __post_init__(self) -> None:
         if not self.claim._is_open:
-            _ = self.selection  # refuses what can't be drawn
+            _ = self.selection  # raises if it can't be drawn
 
     @cached_property
     def selection(self) -> KeySelection:
@@ -517,7 +517,7 @@ class KeysThatAreThere(Asked):
     def drawn(self, keys: Sequence[pl.Series], people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
         """Draw once for each key: whether it is shown, and its noisy number, if there is one.
 
-        Keys of 128-bit types that `group_by` would not take are not shown. That is a rule on the key alone.
+        Keys of 128-bit types that `group_by` rejects are not shown. That depends on the key only.
         """
         shown, noisy = self.selection.draw(people)
         for column in keys:
@@ -526,7 +526,7 @@ class KeysThatAreThere(Asked):
         return shown, noisy
 
     def released(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
-        """Draw once for every key that somebody has, and return those that are shown: see `KeyWork.assemble`."""
+        """Draw once for every key that occurs, and return the shown ones: see `KeyWork.assemble`."""
         shown, noisy = self.drawn(keys.get_columns(), people)
         counted = [pl.Series(COUNT, noisy)] if self.counts else []
         left = keys.select(self.columns).with_columns(counted).filter(pl.Series(shown)).sort(self.columns)

@@ -1,4 +1,4 @@
-"""Statistics that follow from two draws from which others follow, too: of a mean, or of a pair of sums.
+"""Statistics from two draws that others use, too: those of a mean, or of a pair of sums.
 
 Proofs: `docs/proofs/shared-sums.md`, `docs/proofs/sum-pairs.md`.
 """
@@ -25,18 +25,18 @@ from dp_polars._statistics.averages import Mean, Share
 from dp_polars._statistics.measures import Clipped, Count, Measure, Multiple, SharedDraw, Sum, Total, checked
 from dp_polars._statistics.statistic import CountRule
 
-_WIDEST = 62  # bits of whole numbers that 64 bits hold with a sign and a carry
+_WIDEST = 62  # bits of whole numbers that fit into 64 bits with a sign and a carry
 
 
 class Combined(Multiple):
-    """A whole number of steps: the nearest one to what two draws make together, each of them times a constant."""
+    """A whole number of steps: the rounded sum of two draws, each times a constant."""
 
     @abstractmethod
     def coefficients(self, *columns: pl.DataType) -> tuple[Fraction, Fraction]:
-        """Return how many steps of the answer a whole unit of each draw is."""
+        """Return a whole unit of each draw, in steps of the answer."""
 
     def _of_parts(self, *columns: pl.DataType) -> tuple[int, int, int]:
-        """Return by what both draws are multiplied, in parts, and by what their sum is divided: whole numbers."""
+        """Return the factors of both draws, in parts, and the divisor of their sum: whole numbers."""
         bits = self.bits_of_parts(*columns)
         first, second = (one / 2**bit for one, bit in zip(self.coefficients(*columns), bits, strict=True))
         unit = math.lcm(first.denominator, second.denominator)
@@ -62,17 +62,17 @@ class Combined(Multiple):
         return _noise_of(self, *columns).bound(-second, beta, first)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return an error in the answer's unit, with what rounding to whole steps adds."""
+        """Return an error in the answer's unit, including rounding to whole steps."""
         return float((self._bound(beta, *columns) + 0.5) * float(self._step(*columns)))
 
     def of_totals(self, totals: Sequence[Floats], *columns: pl.DataType) -> Floats:
-        """Return numbers that are not rounded, of noisy totals in whole units."""
+        """Return the unrounded numbers for noisy totals in whole units."""
         first, second = (float(one * self._step(*columns)) for one in self.coefficients(*columns))
         numbers: Floats = first * np.asarray(totals[0]) + second * np.asarray(totals[1])
         return numbers
 
     def _step(self, *columns: pl.DataType) -> Fraction:
-        """Return what the answer is a multiple of; 1 if only the still unknown type defines it."""
+        """Return the answer's step; 1 if only the still unknown type defines it."""
         return self.known_step(*columns) if isinstance(self, Clipped) else Fraction(1)
 
 
@@ -95,7 +95,7 @@ class CentredSum(Combined, Sum):
     """A sum from the draws of a mean: the distances from the middle of the clipping bounds, and the number of rows."""
 
     @property
-    def alone(self) -> Sum:  # type: ignore[override]  # a sum of its own has another draw
+    def alone(self) -> Sum:  # type: ignore[override]  # its own sum has another draw
         return Sum(
             self.lower, self.upper, self.step, of_floats=self.of_floats, claim=self.claim, in_parts=self.in_parts
         )
@@ -104,7 +104,7 @@ class CentredSum(Combined, Sum):
         return CountRule(OneCode(), replace(self.units(*columns), doubled=True)), CountRule(OneCode())
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return what one row changes: the sum of distances, in halves of a step, and the count."""
+        """Return the effect of one row on the sum of distances, in halves of a step, and on the count."""
         return (self.upper - self.lower) / self.known_step(*columns), Fraction(1)
 
     def units_of_row(self, *columns: pl.DataType) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class Paired(Total):
     """
 
     shared: tuple[SharedDraw, ...]
-    alone_as: ClassVar[type[Measure]]  # what it is with draws of its own
+    alone_as: ClassVar[type[Measure]]  # its class with draws of its own
 
     @property
     def values(self) -> Clipped:
@@ -158,7 +158,7 @@ class Paired(Total):
         )
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return what one row changes both sums by together, in steps: each of them changes by no more."""
+        """Return the joint effect of one row on both sums, in steps: each of them changes by no more."""
         return (self._width(*columns),) * 2
 
     def units_of_row(self, *columns: pl.DataType) -> tuple[int, ...]:
@@ -196,7 +196,7 @@ class PairedCount(Combined, Paired, Count):
         return self.pair_of
 
     @property
-    def alone(self) -> Count:  # type: ignore[override]  # one of its own has another draw
+    def alone(self) -> Count:  # type: ignore[override]  # its own count has another draw
         return Count(self.counted, self.claim, in_parts=self.in_parts)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
@@ -234,10 +234,10 @@ class PairedMean(Paired, Mean):
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
         """Return an error in the column's unit, in a group of at least `rows` rows.
 
-        Let noise move the two sums by X and Y, in units of the distance 2h of the bounds, and let the mean's distance
-        from the middle be S/n, and that of the answer A. As in `Mean.error_among`, n·│A − S/n│ is at most what
-        h·(X − Y) − z·A is off, for a z between 0 and X + Y. That is linear in z: h·(X − Y) at one end, and (h − A)·X −
-        (h + A)·Y at the other. Both are at most 2h times the larger one of │X│ and │Y│.
+        Let noise move the two sums by X and Y, in units of the distance 2h of the bounds. Let S/n be the mean's
+        distance from the middle, and A the answer's. As in `Mean.error_among`, n·│A − S/n│ is at most the error of h·(X
+        − Y) − z·A, for some z between 0 and X + Y. That is linear in z: h·(X − Y) at one end, and (h − A)·X − (h + A)·Y
+        at the other. Both are at most 2h times the larger one of │X│ and │Y│.
         """
         claims, (bits, _) = self.noise(*columns), self.bits_of_parts(*columns)
         off = math.ldexp(max(noise_bound(claim, beta / 2) for claim in claims), -bits)
@@ -247,7 +247,7 @@ class PairedMean(Paired, Mean):
 
 @dataclass(frozen=True)
 class PairedShare(PairedMean, Share):
-    """A share from a pair: how many rows have the condition, and how many have its opposite."""
+    """A share from a pair: the rows with the condition, and those without it."""
 
     alone_as: ClassVar[type[Measure]] = Share
 
