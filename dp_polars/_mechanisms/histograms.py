@@ -30,10 +30,10 @@ from dp_polars._base.silence import in_parallel
 
 T = TypeVar("T")
 
-# Rows, and cells of a dense histogram, that a thread works on before it takes the next.
+# Rows, and cells of a dense histogram, per batch of a thread.
 _SLICE_ROWS = 1 << 20
 _SLICE_CELLS = 1 << 19
-# Rows whose temporaries stay in the cache.
+# Rows per chunk, so that temporaries stay in the cache.
 _CHUNK = 1 << 17
 
 
@@ -56,7 +56,7 @@ class Histogram:
 
     @classmethod
     def of_pairs(cls, groups: Ints, codes: Ints, weights: Ints | None, number: int) -> Histogram:
-        """Return the histogram of pairs in any order; the weights (None: ones) of equal pairs add up."""
+        """Return the histogram of pairs in any order; the weights of equal pairs add up (None: 1 each)."""
         order = np.lexsort((codes, groups))
         groups, codes = groups[order], codes[order]
         first = run_starts(groups, codes)
@@ -98,7 +98,7 @@ class Histogram:
         return cls.of_cells(groups[counted], occupied[counted], lengths_from(first, len(cells))[counted], len(lengths))
 
     def with_rows_at(self, code: int, rows: int) -> Histogram:
-        """Return the histogram with more rows of one code in every group; no other code is below it, or none above."""
+        """Return the histogram with more rows of one code in every group; this code is the lowest, or the highest."""
         at = np.cumsum(self.sizes) if code else starts(self.sizes)
         groups = np.insert(owners(self.sizes), at, np.arange(len(self.sizes)))
         codes, weights = np.insert(self.codes, at, code), np.insert(self.weights, at, rows)
@@ -123,10 +123,10 @@ class Histogram:
 
 
 class RowsByGroup(Histogram):
-    """The histogram of rows that lie group after group: it is counted where somebody looks at it.
+    """The histogram of rows that are sorted by group, counted on first use.
 
-    Quantiles are drawn from the rows of the ranks near them. To select these is several times as fast as to count all
-    values, where hardly two are equal.
+    Quantiles are drawn from the rows of the ranks near them. If few values are equal, selecting these rows is several
+    times as fast as counting all values.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class RowsByGroup(Histogram):
     lengths
         Shape (g,): how many rows each group has.
     size
-        How many codes there are.
+        The number of codes.
     """
 
     def __init__(self, rows: NDArray[np.unsignedinteger], lengths: Ints, size: int) -> None:
@@ -190,7 +190,7 @@ def cells_of(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
 
 
 def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
-    """Return by how much `rows` exceeds the share α of all rows, in units of 1/den rows."""
+    """Return by how much `rows` exceeds α times all rows, in units of 1/den rows."""
     return alpha.denominator * rows - alpha.numerator * total
 
 
@@ -202,7 +202,7 @@ def _gap(below: SignedInts, upto: SignedInts, out: SignedInts | None = None) -> 
 
 
 def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
-    """Return a type that holds the gaps, in units of 1/unit rows, of a group of `rows` rows."""
+    """Return a type that fits the gaps, in units of 1/unit rows, of a group of `rows` rows."""
     return np.int32 if rows * unit < 2**31 - 1 else np.int64
 
 
@@ -219,7 +219,7 @@ class Runs:
 
     @classmethod
     def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:
-        """Return the complete histogram with these counts, given by group and ascending code."""
+        """Return the complete histogram from counts, given by group and ascending code."""
         running = offsets(counts)
         edges = running[offsets(sizes)]
         totals = np.diff(edges)
@@ -239,7 +239,7 @@ class Runs:
 class Slots:
     """Score blocks by group: `gaps`, `first` code and `multiplicities` of shape (n,), `sizes` of shape (g,).
 
-    A slot is the codes from `first` on; where `first` is −1, all codes of the group that no other slot names.
+    A slot contains the codes from `first` on. If `first` is −1, it contains all codes of the group in no other slot.
     """
 
     gaps: SignedInts
@@ -268,9 +268,10 @@ def quantile_slots(
 ) -> Slots:
     """Return a slot for each occupied code and for each stretch between them.
 
-    `low` and `high` cut the codes of each group to those from `low` up to, without, `high`; the runs must lie there.
+    `low` and `high` limit the codes of each group to those from `low` up to, but not including, `high`. The runs must
+    be within.
     """
-    # An entry is a stretch and the run after it; the last one of a group has no run.
+    # An entry is a stretch and the run after it; the last entry of a group has no run.
     ends = np.cumsum(runs.sizes + 1)
     heads, lasts = ends - runs.sizes - 1, ends - 1
     at = positions(heads, runs.sizes)
@@ -283,7 +284,7 @@ def quantile_slots(
     below, upto = _excess(below, total, alpha), _excess(upto, total, alpha)
     gaps[:, 0] = _gap(below, below)
     gaps[:, 1] = _gap(below, upto)
-    gaps[heads[runs.totals == 0], 0] = 0  # where nobody is, all candidates are as good
+    gaps[heads[runs.totals == 0], 0] = 0  # in a group without rows, all candidates are as good
     first[1:, 0], first[:, 1] = code[:-1], code
     first[:, 0] += 1
     first[heads, 0] = low
@@ -298,9 +299,9 @@ def quantile_slots(
 def merged_quantile_slots(runs: Runs, alpha: Fraction, low: Ints, high: Ints) -> Slots:
     """Return `quantile_slots` with neighbouring slots of one gap merged: half as many. Some are empty.
 
-    Below the quantile an occupied code has the gap of the stretch after it, beyond it that of the stretch before it:
-    below, L rows are under the stretch, which are the rows up to the code. So a slot goes from one occupied code to the
-    next. `low` and `high` are as for `quantile_slots`; the runs must include that of the quantile, if there is one.
+    Below the quantile an occupied code has the gap of the stretch after it, and above it that of the stretch before it.
+    For below: the rows under the stretch, L, are the rows up to the code. So a slot extends from one occupied code to
+    the next. `low` and `high` are as for `quantile_slots`; the runs must include the quantile's, if there is one.
     """
     owner, entries = owners(runs.sizes), runs.sizes + 2
     # For each group: the stretch before the first run, the runs, the stretch after the last one.
@@ -330,18 +331,18 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
 
     Among the rows of one code, all slots but one are empty.
 
-    `codes`: shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
-    `totals`: shape (g,): rows of each group. The middle of each lies within the ranks listed.
+    `codes`: shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` after the last one.
+    `totals`: shape (g,): rows of each group. The middle of each is within the ranks listed.
     """
     groups, ranks = codes.shape
     dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)
-    # By how much the rows up to one before each row, and so on up to the last row, are more than α of all.
+    # By how much the rows before each row, and after the last row, exceed α of all.
     excess = _excess(np.arange(low, low + ranks + 1, dtype=dtype), totals.astype(dtype)[:, None], alpha)
     below, upto = excess[:, :-1], excess[:, 1:]
     gaps = np.empty((groups, 2, ranks), dtype)
     _gap(below, below, out=gaps[:, 0])
     _gap(below, upto, out=gaps[:, 1])
-    gaps[totals == 0] = 0  # where nobody is, all candidates are as good
+    gaps[totals == 0] = 0  # in a group without rows, all candidates are as good
 
     first, m = np.empty_like(gaps, codes.dtype), np.empty_like(gaps, codes.dtype)
     first[:, 0, 0] = codes[:, 0] if low else 0
@@ -349,8 +350,8 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
     first[:, 1] = codes
     np.subtract(codes, first[:, 0], out=m[:, 0])
     np.maximum(m[:, 0], 0, out=m[:, 0])
-    # Among equal rows left of the middle the last one stands for all, among those right of it the first one, and among
-    # those around it the one in the middle: then the gap of the row is the gap of the candidate.
+    # One of several equal rows represents them: left of the middle the last one, right of it the first one, and around
+    # it the one in the middle. Then the row's gap is the candidate's gap.
     left, right = upto < 0, below >= 0
     differs = codes[:, 1:] != codes[:, :-1]
     stands = ~(left | right)
@@ -362,11 +363,11 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
 
 
 class Score(Protocol):
-    """How good a candidate is: all that the kernel, the claim and the simulation need to know about it."""
+    """The quality of a candidate: everything that the kernel, the claim and the simulation need."""
 
     @property
     def unit(self) -> int:
-        """Gaps are integers in units of 1/unit rows; none is above the rows of its group times `unit`."""
+        """Gaps are integers in units of 1/unit rows, at most the group's rows times `unit`."""
 
     @property
     def of_people(self) -> bool:
@@ -374,13 +375,13 @@ class Score(Protocol):
 
     @property
     def ranks(self) -> Fraction | None:
-        """α, where a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
+        """α, if a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of one row, in the gaps' units, over `groups` groups; None: their number is not known."""
+        """Return R of one row, in the gaps' units, over `groups` groups; None: their number is unknown."""
 
     def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of a row that is replaced by another one of its group, as a share of `range`."""
+        """Return R if another row of its group replaces a row, as a part of `range`."""
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
@@ -424,7 +425,7 @@ class CountScore:
 
 @dataclass(frozen=True)
 class QuantileScore:
-    """How far a candidate is from being the lower α-quantile, in units of 1/den rows; 0 where it is."""
+    """The distance of a candidate from the lower α-quantile, in units of 1/den rows; 0 at the quantile."""
 
     alpha: Fraction
     of_people = False
@@ -438,7 +439,7 @@ class QuantileScore:
         return self.alpha
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of one row; of a replacement, more where it may be in two groups (`docs/proofs/quantiles.md`)."""
+        """Return R of one row; a replacement that may touch two groups has more (`docs/proofs/quantiles.md`)."""
         one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
         if relation == "add_or_remove_one":
             return Fraction(one)
@@ -453,7 +454,7 @@ class QuantileScore:
         upto = _excess(upto, total, self.alpha)
         below = upto - self.alpha.denominator * counts
         gaps = _gap(below, upto)
-        gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good
+        gaps[total[:, 0] == 0] = 0  # in a group without rows, all candidates are as good
         return gaps
 
     def slots(self, runs: Runs, size: int) -> Slots:

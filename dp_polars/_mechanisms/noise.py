@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
 _GUIDE_BITS = 16
 _CELL = np.uint64(64 - _GUIDE_BITS)
-# A table is worth making from this number of draws per entry: an entry takes as long as some 50 draws without one.
+# The least number of draws per entry for which a table pays: an entry costs about as much as 50 draws.
 _DRAWS_PER_ENTRY = 50
-# Smaller scales have probabilities whose intervals may reach 0.
+# At smaller scales, the interval of a probability may include 0.
 _SMALLEST_SCALE = Fraction(1, 64)
 
 
@@ -77,7 +77,7 @@ class DiscreteGaussian:
         return math.ceil(deviation * math.sqrt(2 * (45 + math.log(2 * deviation + 1)))) + 1
 
     def tails(self, first: int, last: int, bits: int, most_terms: int | None = None) -> list[arb]:
-        """See `DiscreteLaplace.tails`; a radius may be larger where `most_terms` is less than what `bits` take."""
+        """See `DiscreteLaplace.tails`; a radius may be larger if `most_terms` is less than `bits` need."""
         from flint import acb, arb
 
         with precision(bits + 64):
@@ -90,8 +90,8 @@ class DiscreteGaussian:
     def _weight_from(self, first: int, bits: int, most_terms: int | None) -> arb:
         """Return Σ e^(−x²/(2σ²)) over all x >= `first` >= 1.
 
-        Terms are added up until the others don't matter at `bits` bits, or there are too many. The terms fall, so the
-        others add up to between the integral from where they begin and one term more.
+        Terms are added until the rest does not matter at `bits` bits, or `most_terms` is reached. Terms fall. So the
+        rest is between the integral from its beginning and that integral plus one term.
         """
         from flint import arb
 
@@ -128,15 +128,14 @@ def below(law: Law, n: int, bits: int) -> arb:
 
 @dataclass(frozen=True)
 class NoiseTable:
-    """The bounds of a draw by 64 bits of U."""
+    """Thresholds that invert a draw from 64 bits of U."""
 
     law: Law
     first: int  # P(X < first) is below 2**-64, like P(X > −first)
-    # Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first + i,
-    # and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
+    # Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first + i.
+    # An equal word leaves that open. The first one is 0 and the last one 2**64 − 1.
     thresholds: NDArray[np.uint64]
-    # Shape (2**16,): the draw for each value of the first 16 bits; the smallest number of the type where these do not
-    # decide.
+    # Shape (2**16,): the draw for each value of the first 16 bits; the type's smallest number if these don't decide.
     guide: NDArray[Any]
 
     @classmethod
@@ -191,36 +190,36 @@ _table = lru_cache(maxsize=16)(NoiseTable.of)
 
 
 def table_for(law: Law, scale: Fraction, count: int) -> NoiseTable | None:
-    """Return a table of the law, of about this scale, if `count` draws are worth making one."""
+    """Return a table of the law, of about this scale, if `count` draws justify it."""
     if scale < _SMALLEST_SCALE or 90 * scale * _DRAWS_PER_ENTRY > count:
         return None
     return _table(law)
 
 
-# int64; Python integers in an array of objects where one is huge, which happens with a probability below 2**-2000.
+# int64; an array of Python integers if one is huge, which happens with a probability below 2**-2000.
 _Whole: TypeAlias = "NDArray[Any]"
 
 LARGEST_SCALE = 2**50
-# What a private value and an answer are clamped to; see `add_noise`.
+# Private values and answers are clamped to this; see `add_noise`.
 LARGEST_VALUE = 2**62 - 1
 
-# Samples whose temporaries stay in the cache, and samples that are worth starting a thread.
+# Samples per slice, so that temporaries stay in the cache; and the fewest samples that justify a thread.
 _SLICE = 1 << 14
 _PART = 1 << 18
 
 # The most bits before the point of a scale for which floats decide ⌊E·scale⌋. A larger scale is split, below.
 _DIRECT_BITS = 32
-# The error of float(E·scale), with room to spare. U lies between word and word + 1 units of 2**-64, and the word is
-# rounded to a float: for words of at least 2**46, ln(U) is off by at most 2**-46 + 2**-53. NumPy's logarithm (4 units
-# in the last place: 2**-50 relative), the float of the scale and the product (2**-53 each) make it 2**-49 relative.
-# In all: scale·2**-45 and 2**-46 relative, which holds if the logarithm is eight times as far off, too.
+# The error of float(E·scale), with slack. U is between word and word + 1 units of 2**-64, and the word is rounded to a
+# float: for words of at least 2**46, ln(U) is off by at most 2**-46 + 2**-53. NumPy's logarithm adds 4 units in the
+# last place (2**-50 relative), the float of the scale and the product 2**-53 each: together 2**-49 relative. In all:
+# scale·2**-45 and 2**-46 relative, which is true even if the logarithm is eight times as far off.
 _SMALLEST_WORD = np.uint64(2**46)
 _SLACK = 2.0**-45
 _RELATIVE_SLACK = 2.0**-46
 # Floors that floats decide are below 45·2**_DIRECT_BITS. From here on, 19 more bits of a split scale might not fit.
 _HUGE = 2**43
 
-# The error of exp(−z)·2**64, relative, for z <= _FAR, with room to spare (`_coins`).
+# The relative error of exp(−z)·2**64 for z <= _FAR, with slack (`_coins`).
 _COIN_SLACK = 2.0**-40
 _FAR = 64.0
 
@@ -229,7 +228,8 @@ _FAR = 64.0
 def laplace_noise(count: int, scale: Fraction, rng: Callable[[], Rng] = system_rng) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
 
-    Noise beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
+    Noise is clamped to ±(2**63 − 1), which it exceeds with a probability below exp(−8191). `add_noise` hides the
+    difference.
     """
     table = table_for(DiscreteLaplace(scale), scale, count)
     return _in_slices(count, table, lambda n, source: _laplace(n, scale, source), rng)
@@ -239,7 +239,8 @@ def laplace_noise(count: int, scale: Fraction, rng: Callable[[], Rng] = system_r
 def gaussian_noise(count: int, variance: Fraction, rng: Callable[[], Rng] = system_rng) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
 
-    Noise beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
+    Noise is clamped to ±(2**63 − 1), which it exceeds with a probability below exp(−2**24). `add_noise` hides the
+    difference.
     """
     table = table_for(DiscreteGaussian(variance), Fraction(math.sqrt(variance)), count)
     return _in_slices(count, table, lambda n, source: _gaussian(n, variance, source), rng)
@@ -248,8 +249,8 @@ def gaussian_noise(count: int, variance: Fraction, rng: Callable[[], Rng] = syst
 def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return values of at most LARGEST_VALUE plus noise, clamped to ±LARGEST_VALUE.
 
-    That is a function of the true sum alone, also where the noise was narrowed to ±(2**63 − 1): both that and the true
-    noise are then beyond LARGEST_VALUE with any such value. So clamping is post-processing.
+    The result is a function of the true sum only, even if the noise was narrowed to ±(2**63 − 1). Both the narrowed and
+    the true noise are then beyond LARGEST_VALUE with any such value. So clamping is post-processing.
     """
     return values + np.clip(noise, -LARGEST_VALUE - values, LARGEST_VALUE - values)
 
@@ -271,7 +272,7 @@ def noise_bound(claim: Claim, beta: float) -> int:
 
 
 def noise_bound_at(mechanism: Mechanism, rate: Fraction, beta: float) -> int:
-    """Return what `noise_bound` does, for noise at a rate."""
+    """Return `noise_bound` for noise at a rate."""
     scale = float(max(1 / rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-15
     return _NOISE[mechanism][1](scale, beta)
 
@@ -284,14 +285,14 @@ def _laplace_bound(scale: float, beta: float) -> int:
 
 def _gaussian_bound(scale: float, beta: float) -> int:
     if scale > 2**12:
-        # By Euler and Maclaurin, the sum from w + 1 on is the integral from w + 1/2 on, less some 1e-7 of it at most.
+        # By Euler and Maclaurin, the sum from w + 1 on is the integral from w + 1/2 on, minus at most 1e-7 of it.
         return math.ceil(-scale * NormalDist().inv_cdf(beta / 2) - 0.5)
     weights = np.exp(-(np.arange(math.ceil(10 * scale) + 2) ** 2) / (2 * scale**2))
     tails = 2 * np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)
     return int(np.count_nonzero(tails[1:] > beta))
 
 
-# How noise of a scale is drawn, and bounded.
+# For each mechanism, its sampler and its bound, at a scale.
 _NOISE: dict[str, tuple[Callable[[int, Fraction], NDArray[np.int64]], Callable[[float, float], int]]] = {
     "discrete_laplace": (lambda count, scale: laplace_noise(count, scale), _laplace_bound),
     "discrete_gaussian": (lambda count, scale: gaussian_noise(count, scale**2), _gaussian_bound),
@@ -311,7 +312,7 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
         The privacy loss of the release, in pure DP, for all values together.
     sensitivity
         The most that one person can change the values in all: the sum of the absolute changes (the L1 norm). We don't
-        check this: if it is too small, the release is less private than `epsilon` says.
+        check this. If it is too small, the release is less private than `epsilon`.
 
     Returns
     -------
@@ -321,7 +322,7 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described, or sensitivity / epsilon is above 2**50. Never because of a number.
+        If an argument is not as described, or sensitivity / epsilon is above 2**50. Never because of a number.
 
     Notes
     -----
@@ -359,7 +360,7 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
         The privacy loss of the release, in zero-concentrated DP, for all values together.
     sensitivity
         The most that one person can change the values in all: the root of the sum of the squared changes (the L2
-        norm). We don't check this: if it is too small, the release is less private than `rho` says.
+        norm). We don't check this. If it is too small, the release is less private than `rho`.
 
     Returns
     -------
@@ -369,7 +370,7 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described, or sensitivity²/(2·rho) is not below 2**100. Never because of a number.
+        If an argument is not as described, or sensitivity²/(2·rho) is not below 2**100. Never because of a number.
 
     Notes
     -----
@@ -427,7 +428,7 @@ def _noisy(values: NDArray[np.int64], noise: NDArray[np.int64]) -> int | NDArray
 def _in_slices(
     count: int, table: NoiseTable | None, draw: Callable[[int, Rng], _Whole], rng: Callable[[], Rng]
 ) -> NDArray[np.int64]:
-    """Return `count` draws, by the table if there is one; every part has random words of its own."""
+    """Return `count` draws, by the table if there is one; each part uses its own random words."""
     out = np.empty(count, np.int64)
 
     def fill(begin: int, end: int) -> None:
@@ -442,7 +443,7 @@ def _in_slices(
 
 
 def _narrow(noise: _Whole) -> NDArray[np.int64]:
-    """Return noise as int64; what is beyond ±(2**63 − 1) becomes that."""
+    """Return noise as int64, clamped to ±(2**63 − 1)."""
     if noise.dtype == object:
         noise = np.clip(noise, 1 - 2**63, 2**63 - 1).astype(np.int64)
     return noise
@@ -455,7 +456,7 @@ def _laplace(count: int, scale: Fraction, rng: Rng) -> _Whole:
 
 def _gaussian(count: int, variance: Fraction, rng: Rng) -> _Whole:
     scale = math.isqrt(math.floor(variance)) + 1  # ⌊σ⌋ + 1
-    # About what share is accepted: from 0.44 of a small variance to 0.76 of a large one. This affects speed only.
+    # The approximate acceptance rate: from 0.44 for a small variance to 0.76 for a large one. It affects speed only.
     weights = max(1.0, math.sqrt(2 * math.pi * variance))
     rate = weights * math.tanh(1 / (2 * scale)) * math.exp(-variance / (2 * scale**2))
     parts, missing = [np.empty(0, np.int64)], count
@@ -526,11 +527,12 @@ def _remainders(count: int, shift: int, scale: Fraction, rng: Rng) -> NDArray[np
 
 
 def _coins(size: _Whole, variance: Fraction, scale: int, rng: Rng) -> NDArray[np.bool_]:
-    """Return coins that come down heads with the probability exp(−z), z = (size − variance/scale)²/(2·variance).
+    """Return coins that show heads with the probability exp(−z), z = (size − variance/scale)²/(2·variance).
 
     With u = 2**-53 and c = variance/scale <= scale, the difference d = size − c is off by at most 2u·(|d| + 2c). So z
-    is off by at most 4u·z + 4u·|d|/scale, where |d|/scale <= √(2z) <= 1 + z, and by 4u·z for the products: below
-    2**-49·(1 + z), which for z <= _FAR is below 2**-42. exp(−z) is off by as much, relative; NumPy's exp adds 2**-50.
+    is off by at most 4u·z + 4u·|d|/scale, with |d|/scale <= √(2z) <= 1 + z, and by 4u·z for the products. Together this
+    is below 2**-49·(1 + z), and below 2**-42 for z <= _FAR. exp(−z) has the same relative error; NumPy's exp adds
+    2**-50.
     """
     word = rng(len(size))
     z = size.astype(np.float64)
@@ -538,7 +540,7 @@ def _coins(size: _Whole, variance: Fraction, scale: int, rng: Rng) -> NDArray[np
     with np.errstate(over="ignore"):  # infinite: far
         z *= z
         z *= float(min(1 / (2 * variance), Fraction(2**1000)))  # at a smaller variance all but 0 are far
-    # A farther one has a coin below 2**-90. The floats then say "tails", or for the word 0 "too close to call".
+    # A farther one has a coin below 2**-90. Then floats return tails, or for the word 0 leave it undecided.
     np.minimum(z, _FAR, out=z)
     chance = np.exp(np.negative(z, out=z), out=z)
     chance *= 2.0**64

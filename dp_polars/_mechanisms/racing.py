@@ -43,11 +43,11 @@ class RacingLaw:
     gap as well (`docs/proofs/gaps.md`).
     """
 
-    # g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
+    # g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place. g(0) is
     # 0. An infinite wait is allowed.
     values: Callable[[Floats], Floats]
     exact_value: Callable[[arb], arb]  # g in interval arithmetic
-    # The number of candidates -> c, so that an error of t or more has a probability of at most c·exp(−rate·t).
+    # From the number of candidates, c: an error of t or more has a probability of at most c·exp(−rate·t).
     odds: Callable[[int], float]
     # Whether g(W) = V. That saves the logarithm of V.
     is_uniform: bool = False
@@ -72,13 +72,13 @@ def error_bound(k: int, beta: float, claim: Claim) -> float:
     return LAWS[claim.mechanism].log_odds(k, beta) / float(claim.rate)
 
 
-# A real number: how many bits of each uniform to use -> a ball that holds it.
+# A real number as a function: from the bits to use of each uniform to a ball that contains it.
 Real: TypeAlias = "Callable[[int], arb]"
 
 
 @dataclass
 class Uniform:
-    """A uniform real from 0 to 1 of which `bits` leading bits are drawn so far, as the integer `prefix`."""
+    """A uniform real from 0 to 1, with its first `bits` bits drawn, as the integer `prefix`."""
 
     prefix: int
     bits: int
@@ -107,7 +107,7 @@ def first_arrival(
     `gap`, `multiplicities`: all blocks of one group, by position.
     `words_drawn`: the first 64 bits of the uniform of each block that floats could not rule out, by position.
     `far`: positions of the blocks that were not raced one by one.
-    `far_word`: the first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
+    `far_word`: the first 64 bits of the uniform of all far candidates together; None if floats ruled them out.
     """
 
     def arrival(wait: Real, position: int) -> Real:
@@ -122,8 +122,8 @@ def first_arrival(
     if not far or far_word is None or best is None:
         return winner
 
-    # The far candidates arrive in the order of their waits, but no earlier than a wait allows at the smallest far gap:
-    # once that is too late, all of them are.
+    # The far candidates arrive in the order of their waits, but no earlier than a wait allows at the smallest far gap.
+    # Once that is too late, all of them are.
     left = {position: multiplicities[position] for position in far}
     nearest = min(far, key=gap)
     wait = wait_of(sum(left.values()), Uniform(far_word, 64, rng))
@@ -149,12 +149,12 @@ def first_and_gap(
     law: RacingLaw,
     rng: Rng,
 ) -> tuple[int, int | None]:
-    """Return the position of the first block, and by how many whole units it is ahead; None: there is no other.
+    """Return the position of the first block, and its lead over the second in whole units; None: there is no other.
 
     `gap`, `multiplicities`: all blocks of one group, by position.
     `words_drawn`: the first 64 bits of the uniform of each block that may arrive first or second, by position.
-    `second_words`: those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
-    `unit`: the unit of the gap, in that of the gaps.
+    `second_words`: the drawn words for the second arrival within a block: they must not be drawn afresh.
+    `unit`: the unit of the lead, in the unit of the gaps.
     """
     uniforms = {position: Uniform(word, 64, rng) for position, word in words_drawn.items()}
     waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}
@@ -190,13 +190,13 @@ def wait_of(count: int, uniform: Uniform) -> Real:
 
 
 def _next_wait(wait: Real, count: int, uniform: Uniform) -> Real:
-    """Return the shortest of `count` independent waits that are known to be longer than `wait`."""
+    """Return the shortest of `count` independent waits, given that all are longer than `wait`."""
     more = wait_of(count, uniform)
     return lambda bits: wait(bits) + more(bits)
 
 
 def is_less(a: Real, b: Real) -> bool:
-    """Return whether a < b, with as many bits as that takes. They are equal with probability zero."""
+    """Return whether a < b, with as many bits as necessary. They are equal with probability zero."""
     bits = 64
     while True:
         with precision(2 * bits + 64):
@@ -209,12 +209,12 @@ def is_less(a: Real, b: Real) -> bool:
 
 
 def floor_of(value: Real) -> int:
-    """Return the integer part, with as many bits as that takes. The number is an integer with probability zero."""
+    """Return the integer part, with as many bits as necessary. The number is an integer with probability zero."""
     bits = 64
     while True:
         with precision(2 * bits + 64):
             enclosure = value(bits)
-            if enclosure.is_finite():  # not so where all bits of a uniform are zero so far
+            if enclosure.is_finite():  # infinite while all bits of a uniform are zero
                 floor = math.floor(lower(enclosure))
                 if floor == math.floor(upper(enclosure)):
                     return floor
@@ -228,22 +228,22 @@ def _uniform_position(weights: Mapping[int, int], rng: Rng) -> int:
     return [*weights][bisect_right(ends, index)]
 
 
-# Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
+# Blocks with a coin exp(−rate·gap) below exp(−FAR), less than 2**-64, are raced all together.
 FAR = 45.0
 
-# V is drawn in two halves of 32 bits. The first one, in float32, rules most racers out; the second is drawn for the
-# few that are left, and float64 holds the leading 53 bits.
+# V is drawn in two halves of 32 bits. The first half, in float32, rules out most racers. The second half is drawn for
+# the few others, and float64 represents the leading 53 bits.
 _FIRST_UNIT = np.float32(2.0**32)
 _V_BITS = 53
 V_STEP = 2.0**-_V_BITS
-# Relative errors of arrival times, with room to spare. rate·gap is off by at most 40 units of 2**-53 relative (see
-# `Blocks.gaps`), in float32 by 4 of 2**-24; below FAR that is 2**-42 or 2**-16 absolute, which is what exp then has
-# relative. The few other operations of a time add under 2**-45 or 2**-20: NumPy's exp, log1p and expm1 are accurate to
-# 4 units in the last place.
+# Relative errors of arrival times, with slack. rate·gap is off by at most 40 units of 2**-53 relative (see
+# `Blocks.gaps`), in float32 by 4 of 2**-24. Below FAR that is 2**-42 or 2**-16 absolute, and so the relative error of
+# exp. The few other operations of a time add under 2**-45 or 2**-20: NumPy's exp, log1p and expm1 are accurate to 4
+# units in the last place.
 _SLACK = 2.0**-38
 _FIRST_SLACK = np.float32(2.0**-14)
 
-# Racers whose temporaries stay in the cache.
+# Racers per chunk, so that temporaries stay in the cache.
 CHUNK = 1 << 16
 
 GapArray: TypeAlias = "NDArray[Any]"  # of integers or float64
@@ -252,7 +252,7 @@ ExactBlocks: TypeAlias = "tuple[Callable[[int], Fraction | int], Sequence[int]]"
 
 
 class Gaps(Protocol):
-    """Best score minus score of many blocks: an array, or what computes its slices when they are requested."""
+    """Best score minus score of many blocks: an array, or an object that computes slices on request."""
 
     def __len__(self) -> int: ...
 
@@ -263,16 +263,16 @@ class Gaps(Protocol):
 class Blocks:
     """The score blocks of many groups, flat: group i owns the blocks from `starts[i]` up to the next start."""
 
-    # Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are off
-    # by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
+    # Shape (n,): integers, or floats; zero for at least one block of each group. Floats are off by at most 2**-48 of
+    # themselves (2**-53 if they were rounded once) and by 2**-46/rate in addition.
     gaps: Gaps
     starts: Ints  # shape (g,), strictly ascending: no group is empty
     # Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
     # floats can't decide.
     exact: Callable[[int], ExactBlocks]
-    # Shape (n,): how many candidates share the score; a block of none never wins. None: one each.
+    # Shape (n,): how many candidates have this score; a block of none never wins. None: one each.
     multiplicities: SignedInts | None = None
-    # Shape (g,): how many candidates have no block here because their gap is FAR/rate or more. None: none.
+    # Shape (g,): the candidates that have no block here because their gap is FAR/rate or more. None: none.
     left_out: Ints | None = None
 
     def sizes(self) -> Ints:
@@ -283,7 +283,7 @@ class Blocks:
 class Winners:
     """The winner of each group: `blocks[i]` is a position in the flat blocks.
 
-    Where a candidate without a block won, it is −1, and `left_out` maps the group to the position in its exact blocks.
+    If a candidate without a block won, it is −1, and `left_out` maps the group to the position in its exact blocks.
     """
 
     blocks: Ints
@@ -334,17 +334,16 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, rng: Rng) -> Winners:
 def _rule_out(
     blocks: Blocks, rate: Fraction, law: RacingLaw, rng: Rng
 ) -> tuple[Ints, NDArray[np.uint32], GapArray, Ints]:
-    """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
+    """Return the few blocks that may win by crude bounds, and the number of far candidates of each group.
 
-    The blocks are given by their positions, the first 32 bits of their V, and their gaps. The work is done in batches
-    that stay in the cache. A group may be cut in two: a block that loses within part of a group also loses in the
-    group. Where a batch goes on with the group of the batch before, V alone rules out most blocks: no time is less than
-    V.
+    The blocks are given by their positions, the first 32 bits of their V, and their gaps. Batches are small enough for
+    the cache. A batch may end within a group: a block that loses within a part of a group also loses in the group. If a
+    batch continues the group of the batch before, V rules out most blocks without more work: no time is less than V.
     """
     plain = law.is_uniform and blocks.multiplicities is None
     far = np.zeros(len(blocks.starts), np.int64) if blocks.left_out is None else blocks.left_out.copy()
     parts = []
-    end, earliest = 0, math.inf  # end of the last group begun, and an upper bound on its winner's arrival time so far
+    end, earliest = 0, math.inf  # end of the last group begun; an upper bound on its first arrival so far
     for raced, gaps, m in _near_batches(blocks, rate, far):
         # Bounds without a logarithm, for every law: v/m <= g(−log(1 − v)/m) <= v/(1 − v)/m, with v in units of 2**-32.
         v = rng(len(raced) // 2 + 1).view(np.uint32)[: len(raced)]
@@ -359,7 +358,7 @@ def _rule_out(
         low = v.astype(np.float32)
         low *= scale
         high = np.add(low, scale, out=scale)
-        with np.errstate(divide="ignore"):  # infinite where v is all ones, and where m is zero
+        with np.errstate(divide="ignore"):  # infinite if v is all ones, or m is zero
             if not plain:
                 high /= (~v).astype(np.float32)
             if m is not None:
@@ -450,7 +449,7 @@ def leading_bits(words: NDArray[np.uint64]) -> Floats:
 def _sharp_times(
     words: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw
 ) -> tuple[Floats, Floats]:
-    """Return bounds of arrival times that are as sharp as the bits drawn."""
+    """Return bounds of arrival times, as sharp as the drawn bits allow."""
     v, scale = leading_bits(words), np.exp(exponents)
     with np.errstate(divide="ignore"):  # log1p(−1) is −inf, and rightly so
         low, high = -np.log1p(-v), -np.log1p(-(v + V_STEP))

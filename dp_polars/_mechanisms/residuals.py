@@ -1,13 +1,13 @@
-"""Histograms over some dimensions each, and the one least-squares fit of all of them, by residuals.
+"""Histograms over some dimensions each, and one least-squares fit of all of them, by residuals.
 
-A histogram over a set B of dimensions is summed up to each subset C of B. Less its mean along each dimension of C, that
-is the residual of C: what the table of C says in addition to all smaller ones. `docs/proofs/tables.md` proves the fit:
-for each C the weighted mean of its residuals from the histograms B ⊇ C. Nothing as large as all combinations is made.
+A histogram over a set B of dimensions is summed up to each subset C of B. Subtract its mean along each dimension of C:
+the result is the residual of C, the part of C's table that no smaller table contains. `docs/proofs/tables.md` proves
+the fit: for each C the weighted mean of its residuals from the histograms B ⊇ C. No table of all combinations is made.
 
-How far a sum of noise is off follows from the characteristic function φ of a draw, with an error bound for each step:
-P_N(w) of `docs/proofs/cubes.md`, Theorem 2, and where draws count a number of times of their own, P_L(w) of
-`docs/proofs/tables.md`, Theorem 4. Rounding adds less than 1e-10: for P_N angles are below 10⁵ and powers of φ above
-exp(−32); for P_L the logarithm of φ is off by less than 1e-11 where it is above −30. `_SLACK` covers that and tails.
+The error of a sum of noise follows from the characteristic function φ of a draw, with an error bound for each step. It
+is P_N(w) of `docs/proofs/cubes.md`, Theorem 2. If draws have different factors, it is P_L(w) of
+`docs/proofs/tables.md`, Theorem 4. Rounding adds less than 1e-10. For P_N angles are below 10⁵ and powers of φ above
+exp(−32). For P_L the logarithm of φ is off by less than 1e-11 if it is above −30. `_SLACK` covers that and tails.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from dp_polars._mechanisms.noise import noise_bound_at
 
 _TAIL = 1e-11
 _SLACK = 1e-9
-# A higher rate has less noise, and of this one a draw is other than 0 with a probability below 1e-27.
+# A higher rate has less noise; at this one a draw is nonzero with a probability below 1e-27.
 _HIGHEST_RATE = 64.0
 # Below this standard deviation a discrete Gaussian is summed up. From it on, φ is a sum of bells around the multiples
 # of 2π (Poisson): all but three of them together are below exp(−39) of it.
 _SMALL = 1
-# Standard deviations to each side of which a mean of many draws is off with a probability of about 0.05 (or a half).
+# In standard deviations: a mean of many draws is farther off with a probability of about 0.05 (or a half).
 _NEAR = (1.8, 2.4)
-# The deviation of G, as a share of that of S; the part of β that G gets; where its terms end.
+# The deviation of G, relative to S; the part of β for G; the end of its terms.
 _OF_NORMAL, _NORMAL_BETA, _FAR = 1 / 200, 1e-3, 7.5
-# Factors of draws whose characteristic functions are looked at together.
+# Factors of draws that share one batch of characteristic functions.
 _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The law of one draw: "discrete_laplace" or "discrete_gaussian" at a rate, as of a claim."""
+    """The law of one draw: "discrete_laplace" or "discrete_gaussian" at a rate, as in a claim."""
 
     mechanism: Mechanism
     rate: Fraction
@@ -57,7 +57,7 @@ class Noise:
 
     @property
     def precision(self) -> float:
-        """One over the variance, of a discrete Gaussian that is not small: the square of the rate."""
+        """One over the variance of a discrete Gaussian that is not small: the square of the rate."""
         return self._rate**2
 
     @cached_property
@@ -70,14 +70,14 @@ class Noise:
 
     @property
     def mean_size(self) -> float:
-        """The mean of the absolute value of a draw, of a Gaussian about."""
+        """The mean of the absolute value of a draw; approximate for a Gaussian."""
         if self.mechanism == "discrete_laplace":
             return 1 / math.sinh(self._rate)
         return math.sqrt(2 / math.pi * self.variance)
 
     @cached_property
     def _weights(self) -> tuple[Floats, Floats]:
-        """The probabilities of 1, 2, … of a small discrete Gaussian, and their squares; else nothing."""
+        """The probabilities of 1, 2, … of a small discrete Gaussian, and their squares; otherwise empty."""
         scale = 1 / self._rate
         if scale >= _SMALL:
             return np.empty(0), np.empty(0)
@@ -91,7 +91,7 @@ class Noise:
             return -np.log1p((np.sin(t / 2) / math.sinh(self._rate / 2)) ** 2)
         weights, squares = self._weights
         if not len(weights):
-            beside = -2 * math.pi / self._rate**2  # the bells on both sides, as shares of that in the middle
+            beside = -2 * math.pi / self._rate**2  # the bells on both sides, relative to the middle one
             shares = np.exp(beside * (math.pi - t)) + np.exp(beside * (math.pi + t))
             bells: Floats = -((t / self._rate) ** 2) / 2 + np.log1p(shares) - math.log1p(2 * math.exp(beside * math.pi))
             return bells
@@ -99,18 +99,18 @@ class Noise:
         return summed
 
     def chernoff(self, number: int, beta: float) -> float:
-        """Return an x with P(|S| >= x) <= beta, for the sum of this number of draws."""
+        """Return an x with P(|S| >= x) <= beta, for the sum S of this number of draws."""
         if self.mechanism == "discrete_gaussian":  # subgaussian: Canonne, Kamath & Steinke 2020, Corollary 17
             return math.sqrt(2 * number * math.log(2 / beta)) / self._rate
-        s = self._rate * np.geomspace(1e-4, 0.999, 200)  # the bound holds at each
+        s = self._rate * np.geomspace(1e-4, 0.999, 200)  # the bound is valid at each of them
         generating = -np.log1p(-((np.sinh(s / 2) / math.sinh(self._rate / 2)) ** 2))
         return float(((number * generating + math.log(2 / beta)) / s).min())
 
 
 def sum_bounds(noise: Noise, numbers: Ints, beta: float) -> Ints:
-    """Return for each number of draws the smallest w with P(|their sum| > w) <= beta; one more where that is too close.
+    """Return for each number of draws the smallest w with P(|their sum| > w) <= beta, or one more if that is too close.
 
-    `numbers`: how many draws are added up, from 0 to 10⁷. Each number is looked up once.
+    `numbers`: how many draws are summed, from 0 to 10⁷. Equal numbers are computed once.
     `beta`: from 0.001 to 0.5.
     """
     distinct, places = np.unique(numbers, return_inverse=True)
@@ -120,7 +120,7 @@ def sum_bounds(noise: Noise, numbers: Ints, beta: float) -> Ints:
 
 @lru_cache(maxsize=1 << 16)
 def sum_bound(noise: Noise, number: int, beta: float) -> int:
-    """Return the smallest w with P(|S| > w) <= beta, S being the sum of the draws: see `sum_bounds`."""
+    """Return the smallest w with P(|S| > w) <= beta, for the sum S of the draws: see `sum_bounds`."""
     if number == 0:
         return 0
     if number == 1:
@@ -135,7 +135,7 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
         inside = (2 * w + 1 + 2 * float(weights @ np.sin((w + 0.5) * t))) / period
         return inside >= 1 - beta + _SLACK
 
-    # `high` holds always: at first by Chernoff's bound. The brackets only make it faster.
+    # `high` is always valid: at first by Chernoff's bound. The brackets only save time.
     low, high = -1, most
     for deviations in _NEAR:
         tried = min(most, math.floor(deviations * math.sqrt(number * noise.variance)))
@@ -145,7 +145,7 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
 
 
 def _points(noise: Noise, number: int, period: int) -> int:
-    """Return up to which j terms are looked at: those beyond add up to `_TAIL` at most, or there are none."""
+    """Return the last term j to compute: later terms add up to `_TAIL` at most, or don't exist."""
     enough = math.log(_TAIL / (1 + math.log(period)))
 
     def are_enough(j: int) -> bool:
@@ -156,7 +156,7 @@ def _points(noise: Noise, number: int, period: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class WeightedNoise:
-    """Draws of one discrete Gaussian that count `factors` times, shape (k,), and how many of each there are."""
+    """Draws of one discrete Gaussian: their `factors`, shape (k,), and the number of draws with each."""
 
     noise: Noise
     factors: Floats
@@ -164,7 +164,7 @@ class WeightedNoise:
 
     @classmethod
     def of(cls, noise: Noise, factors: Floats, repeated: int) -> WeightedNoise:
-        """Return draws with these factors, each repeated; equal factors together, but for 2**-40 of the largest."""
+        """Return draws with these factors, each repeated; factors are merged if equal up to 2**-40 of the largest."""
         sizes = np.abs(factors)
         largest = float(sizes.max(initial=0))
         if not largest:
@@ -174,7 +174,7 @@ class WeightedNoise:
 
     @property
     def squares(self) -> float:
-        """The sum of the squares of what bounds the deviation of each."""
+        """The sum of each draw's squared bound on its deviation."""
         return float(self.numbers @ self.factors**2) / self.noise.precision
 
     def log_characteristic(self, t: Floats) -> Floats:
@@ -190,7 +190,7 @@ class WeightedNoise:
 
 
 def weighted_bound(draws: Sequence[WeightedNoise], beta: float) -> float:
-    """Return a w with P(|S| > w) <= beta, S being the sum of all draws: at most 2 % above the smallest.
+    """Return a w with P(|S| > w) <= beta, for the sum S of all draws: at most 2 % above the smallest.
 
     All draws are discrete Gaussian. `beta` is from 1e-5 to 0.5.
     """
@@ -207,7 +207,7 @@ def weighted_bound(draws: Sequence[WeightedNoise], beta: float) -> float:
     def holds(w: float) -> bool:
         return 2 * w / period + float(weights @ np.sin(w * t)) >= 1 - beta + of_normal + _SLACK
 
-    low, high = 0.0, most  # `high` holds always, by Chernoff's bound
+    low, high = 0.0, most  # `high` is always valid, by Chernoff's bound
     while high - low > s / 16:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -217,17 +217,17 @@ def weighted_bound(draws: Sequence[WeightedNoise], beta: float) -> float:
 Axes: TypeAlias = "tuple[int, ...]"
 Floats: TypeAlias = "NDArray[np.float64]"
 
-#: Numbers of tables are multiples of one over this. Floats hold them, and their sums, exactly up to 2**37.
+#: Numbers of tables are multiples of one over this. Floats represent them, and their sums, exactly up to 2**37.
 UNITS = 1 << 16
 _LARGEST = 2.0**42
-# Shares of a loss are parts of 2**16. What gets less than this part of an equal share is not drawn.
+# Loss weights are parts of 2**16. A histogram with less than this part of an equal weight is not drawn.
 _PARTS, _LEAST_SHARE = 1 << 16, 0.05
 # All ways in which a person's combinations may agree are tried, up to this number of combinations and ways.
 _MOST_MEETING, _MOST_WAYS = 6, 10_000
-# The mean variance is at most this much above the least one, as a share of it, or the steps are used up.
+# Stop if the mean variance is at most this much above the least one, as a part of it, or after this many steps.
 _GAP, _STEPS = 1e-3, 2000
-# Up to when tables without negative numbers are looked for: until none is further below 0 than this share of its noise,
-# and the squared distance is known to this share of itself; or the steps are used up.
+# When to stop the search for tables without negative numbers: no cell is further below 0 than this part of its noise,
+# and the squared distance is known to this part of itself. Or the steps are used up.
 _NEARLY, _DUAL_STEPS = 2e-3, 5000
 
 
@@ -242,13 +242,13 @@ def _subsets(axes: Axes) -> list[Axes]:
 
 
 def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes, float]) -> dict[Axes, int]:
-    """Return which histograms are drawn, and in which proportions they share a loss in rho.
+    """Return which histograms are drawn, and the proportions in which they split a loss in rho.
 
-    The weighted sum of the mean variances of the wanted tables is convex in the precisions, and multiplicative steps
-    lead to the least one (Silvey, Titterington & Torsney 1978). How far off it is then, follows from the gradient.
+    The weighted sum of the mean variances of the wanted tables is convex in the precisions. Multiplicative steps lead
+    to the least one (Silvey, Titterington & Torsney 1978). The gradient bounds the remaining distance.
 
-    `weights`: the wanted tables, and how much each matters.
-    `precision`: what 1/σ_B² would be if a histogram had all of the loss: those that may be drawn.
+    `weights`: the wanted tables, and the weight of each.
+    `precision`: the histograms that may be drawn, and for each its 1/σ_B² if it had all of the loss.
     """
     drawn = list(precision)
     places = {axes: place for place, axes in enumerate(drawn)}
@@ -276,7 +276,7 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
     parts = np.rint(share * _PARTS).astype(np.int64)
     fewest = max(1, math.ceil(_LEAST_SHARE * _PARTS / len(drawn)))
     parts[parts < fewest] = 0
-    # Something must tell of each residual; what is drawn first for that is the largest histogram.
+    # Each residual needs a histogram that contains it; otherwise we draw the largest such histogram.
     for place in range(len(drawn) - 1, -1, -1):
         if matters[place] and not parts[(tells[np.flatnonzero(matters) == place] > 0)[0]].any():
             parts[place] = fewest
@@ -284,10 +284,11 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
 
 
 def largest_squares(sizes: Axes, rows: Sequence[int], weights: Mapping[Axes, Fraction]) -> Fraction:
-    """Return the largest weighted sum of squares of histograms, where different combinations have these rows.
+    """Return the largest weighted sum of squares of histograms, if different combinations have these rows.
 
     Two combinations are in one cell of each histogram over dimensions in which they agree. `docs/proofs/tables.md`,
-    Theorem 1: over all ways to agree, where these are few, else as if each pair could agree in all dimensions but one.
+    Theorem 1: the largest over all ways to agree, if these are few. Otherwise as if each pair could agree in all
+    dimensions but one.
     """
     every, number = frozenset(range(len(sizes))), len(rows)
     found: dict[frozenset[int], Fraction] = {}
@@ -323,11 +324,11 @@ def _partitions(number: int, most: int) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The draws for each table; everything here is public."""
+    """The draws for each table; all fields are public."""
 
     sizes: Axes  # how many values each dimension has
     tables: tuple[Axes, ...]  # the dimensions of each wanted table, ascending
-    noises: tuple[tuple[Axes, Noise], ...]  # the dimensions of each histogram, and what is added to its counts
+    noises: tuple[tuple[Axes, Noise], ...]  # the dimensions of each histogram, and the noise on its counts
 
     def shape(self, axes: Axes) -> Axes:
         return tuple(self.sizes[axis] for axis in axes)
@@ -337,7 +338,7 @@ class TablePlan:
 
     @cached_property
     def _precisions(self) -> dict[Axes, dict[int, float]]:
-        """For each residual, how exact it is in each histogram that tells of it: p_B/∏_{B∖C} n_i."""
+        """For each residual, its precision in each histogram that contains it: p_B/∏_{B∖C} n_i."""
         wanted, found = set(below(self.tables)), dict[Axes, dict[int, float]]()
         for place, (axes, noise) in enumerate(self.noises):
             for subset in _subsets(axes):
@@ -347,7 +348,7 @@ class TablePlan:
 
     @cached_property
     def _trust(self) -> dict[Axes, dict[int, float]]:
-        """For each residual, by how much each histogram that tells of it counts; together 1."""
+        """For each residual, the weight of each histogram that contains it; together 1."""
         return {
             subset: {place: one / sum(of.values()) for place, one in of.items()}
             for subset, of in self._precisions.items()
@@ -399,9 +400,9 @@ class TablePlan:
     def nonnegative(self, tables: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
         """Return the nearest tables without negative numbers, weighted by the noise, in units as `fitted`.
 
-        Their residuals are r_C + Σ_{A⊇C} R_C(μ_A)/(s_C·∏_{A∖C} n_i), s_C being how exact r_C is, and μ >= 0 where the
-        dual is largest: its gradient is minus the tables themselves. Accelerated steps (Beck & Teboulle 2009) come
-        close to it; what is still below 0 is mixed with even tables of the same total, as little as it takes.
+        Their residuals are r_C + Σ_{A⊇C} R_C(μ_A)/(s_C·∏_{A∖C} n_i). Here s_C is the precision of r_C, and μ >= 0
+        maximises the dual: its gradient is minus the tables themselves. Accelerated steps (Beck & Teboulle 2009) come
+        close to it. Cells that are still below 0 are mixed with even tables of the same total, as little as possible.
 
         `tables`: all wanted tables, which agree.
         """
@@ -438,7 +439,7 @@ class TablePlan:
         return self._without_negatives(of(ahead))
 
     def _without_negatives(self, residuals: dict[Axes, Floats]) -> dict[Axes, Ints]:
-        """Return rounded tables, mixed with even tables of the same total: as little as it takes."""
+        """Return rounded tables, mixed with even tables of the same total as little as possible."""
         largest, mixed = self._largest, 0.0
         found = {axes: self._table(axes, residuals) for axes in largest}
         # A rounded number is off by less than this.
@@ -473,11 +474,11 @@ class TablePlan:
         return sum(math.prod(self.sizes[axis] - 1 for axis in axes) for axes in below(self.tables) if axes)
 
     def bound(self, axes: Axes, mask: NDArray[np.bool_], beta: float) -> float:
-        """Return how far the sum of some cells of a table is off, but for a probability of `beta` at most."""
+        """Return a bound that the error of a sum of cells of a table exceeds with probability at most `beta`."""
         return _bound(self, axes, mask.tobytes(), beta)
 
     def law(self, axes: Axes, mask: NDArray[np.bool_]) -> list[WeightedNoise]:
-        """Return the noise of the sum of some cells of a table, shape `shape(axes)`: how often each draw counts."""
+        """Return the noise of a sum of cells of a table, shape `shape(axes)`: the factor of each draw."""
         weights = mask.astype(np.float64)
         of_subsets = {
             subset: _residual(weights.sum(axis=_places_of(axes, subset)) / self.cells({*axes} - {*subset}))
@@ -495,7 +496,7 @@ class TablePlan:
         return found
 
     def variance(self, axes: Axes) -> float:
-        """Return the variance of a cell of a table, for noise that is not small."""
+        """Return the variance of a cell of a table; valid if the noise is not small."""
         found = 0.0
         for subset in _subsets(axes):
             part = math.prod(1 - 1 / self.sizes[axis] for axis in subset)
@@ -508,7 +509,7 @@ class TablePlan:
 @lru_cache(maxsize=1 << 12)
 def _bound(plan: TablePlan, axes: Axes, mask: bytes, beta: float) -> float:
     marks = np.frombuffer(mask, np.bool_).reshape(plan.shape(axes))
-    # Each number is off by some units more, which are those of its rounding.
+    # Rounding moves each number by some units more.
     return weighted_bound(plan.law(axes, marks), beta) + float(marks.sum()) * 2.0 ** len(axes) / UNITS
 
 

@@ -1,9 +1,10 @@
-"""Choices by scores of the caller's own, floats or integers, and by scores that have sensitivities of their own.
+"""Choices by the caller's own scores, floats or integers, and by scores with sensitivities of their own.
 
-The latter are of the generalized exponential mechanism (Raskhodnikova & Smith 2016, arXiv 1504.07912). Row i has the
-score q_i, which one person moves by at most the public D_i. With c_i = (best q) − q_i + t·D_i it is raced by the score
-s_i = −max_j (c_i − c_j)/(D_i + D_j), of sensitivity 1 and R = 2. t is the error that is missed with a probability of at
-most BETA, and public: it depends on the rate and on how many rows a group offers (`docs/proofs/ranges.md`, Theorem 3).
+The latter use the generalized exponential mechanism (Raskhodnikova & Smith 2016, arXiv 1504.07912). Row i has the
+score q_i, and one person moves it by at most the public D_i. With c_i = (best q) − q_i + t·D_i, the race uses the score
+s_i = −max_j (c_i − c_j)/(D_i + D_j), of sensitivity 1 and R = 2. t is a public bound that the error exceeds with a
+probability of at most BETA. It depends on the rate and on the number of rows in a group (`docs/proofs/ranges.md`,
+Theorem 3).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from dp_polars._base.silence import silenced
 from dp_polars._mechanisms.noisy_gap import race_with_gap
 from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, Floats, GapArray, RacingLaw, race
 
-# The number of scores from which blocks are faster than a racer for each, and the most different gaps that are counted.
+# The number of scores from which blocks are faster than one racer each, and the most different gaps to count.
 _MANY = 1 << 12
 _MOST_GAPS = 1 << 20
 # Gaps up to which all are counted, and gaps that fit into 8 bits.
@@ -51,9 +52,9 @@ _TRIES = 256
 
 
 def best_integer(scores: NDArray[Any], rate: Fraction, law: RacingLaw, rng: Rng, *, lowest: bool = False) -> int | None:
-    """Return the position of the chosen score; None where scores are no integers, or a racer each is as fast.
+    """Return the chosen position; None if scores are not integers, or one racer each is as fast.
 
-    Only gaps of up to FAR/rate are counted. The scores beyond are left out of the race as far candidates are.
+    Only gaps of up to FAR/rate are counted. Scores beyond are raced as far candidates.
     """
     if scores.dtype.kind not in "iu" or len(scores) < _MANY:
         return None
@@ -97,7 +98,7 @@ def _place_of(scores: NDArray[Any], score: int, rng: Rng) -> int:
 
 
 def _counts(gaps: NDArray[np.integer], most: int) -> NDArray[np.int64]:
-    """Return how many gaps there are of each size up to `most`."""
+    """Return the number of gaps of each size up to `most`."""
     if most >= _NARROW:
         return np.bincount(gaps.astype(np.intp, copy=False)).astype(np.int64, copy=False)
     narrow = gaps.astype(np.uint8)
@@ -234,10 +235,10 @@ def best_rows(
     offered: NDArray[np.bool_] | None = None,
     lowest: bool = False,
 ) -> Ints:
-    """Return, for each group, the position of the chosen row within it; −1 where none has a finite score.
+    """Return, for each group, the position of the chosen row within it; −1 if none has a finite score.
 
-    `scores` are those of all rows, group after group, and `lengths` the rows of each group. `offered` says which rows
-    may win (None: all); a NaN or infinite score never does.
+    `scores` are those of all rows, group after group, and `lengths` the rows of each group. `offered` marks the rows
+    that may win (None: all); a NaN or infinite score never wins.
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)
@@ -261,9 +262,9 @@ def best_rows_with_gap(
     offered: NDArray[np.bool_] | None = None,
     lowest: bool = False,
 ) -> tuple[Ints, Ints]:
-    """Return what `best_rows` does, and the gaps: how many whole units of the score the row was ahead of the next.
+    """Return `best_rows`, and the gaps: by how many whole units of the score the row beat the next.
 
-    A gap is −1 where no more than one row may win. `unit` is given in that of the scores.
+    A gap is −1 if at most one row may win. `unit` is in the unit of the scores.
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)
@@ -275,7 +276,7 @@ def best_rows_with_gap(
 def _offered(
     scores: column_types.Exact, lengths: Ints, offered: NDArray[np.bool_] | None
 ) -> tuple[Ints | None, column_types.Exact, Ints]:
-    """Return the rows that may win, None for all of them, their scores, and how many each group has."""
+    """Return the rows that may win (None: all), their scores, and their number in each group."""
     if scores.dtype.kind == "f":
         finite = np.isfinite(scores)
         offered = finite if offered is None else finite & offered
@@ -300,7 +301,7 @@ def _blocks(scores: column_types.Exact, counts: Ints, lowest: bool) -> tuple[Blo
 
 
 def _places(chosen: Ints, rows: Ints | None, lengths: Ints) -> Ints:
-    """Return the places in their groups of the rows that won, given among those offered; −1 stays."""
+    """Return the places of the winners in their groups, from their places among the offered rows; −1 stays."""
     found = np.flatnonzero(chosen >= 0)
     won = chosen[found] if rows is None else rows[chosen[found]]
     chosen[found] = won - starts(lengths)[found]
@@ -334,12 +335,12 @@ BETA = 0.05
 # Every row is compared with every other one of its group.
 MOST_ROWS = 4096
 
-# Pairs whose temporaries stay in the cache.
+# Pairs per batch, so that temporaries stay in the cache.
 _PAIRS = 1 << 17
 # Bits of t: its product with either half of a float is a float.
 _T_BITS = 20
 _LOW_HALF = np.uint64(2**27 - 1)
-# Between these nothing overflows, and what underflows does not change the sum.
+# Between these nothing overflows, and underflow does not change the sum.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**900
 
 
@@ -347,7 +348,7 @@ _SMALLEST, _LARGEST = 2.0**-900, 2.0**900
 class OwnSensitivities:
     """The rows that may win, group after group; no group is empty."""
 
-    # Shape (n,): all finite; the sensitivities above 0.
+    # Shape (n,): all scores are finite, and all sensitivities above 0.
     scores: Exact
     sensitivities: Exact
     counts: Ints  # shape (g,): rows of each group, from 1 to MOST_ROWS
@@ -372,12 +373,12 @@ class OwnSensitivities:
         return (np.minimum if self.lowest else np.maximum).reduceat(self.scores, self.begins)
 
     def gaps(self, rate: Fraction, law: RacingLaw) -> Floats:
-        """Return how far each row's score s is from the best one, which is 0: as `racing.Blocks.gaps` wants it.
+        """Return the distance of each row's score s from the best one, 0, for `racing.Blocks.gaps`.
 
         With u = 2**-53: c, of two floats, is off by at most 2**-100·c, as no term is negative. Its lower half is at
         most u·c. So the difference of two, in three operations, is off by at most 3u of itself and 2**-98 of the larger
         c. The sum of the sensitivities, the quotient and the unit add 5u: 2**-49.9 of the gap, and 2**-97·c_i/D_i.
-        Where the latter is not small, the gap is found in exact numbers.
+        If the latter is not small, the gap is computed exactly.
         """
         weights, owner = self._weights(rate, law), owners(self.counts)
         sensitivities, best = _double(self.sensitivities), self.best_scores[owner]
@@ -419,7 +420,7 @@ class OwnSensitivities:
 
 
 def _exact_gap(c: list[Fraction], sensitivities: list[Fraction], unit: Fraction) -> Callable[[int], Fraction]:
-    """Return what finds the gap of a row of one group."""
+    """Return a function from a row of one group to its exact gap."""
     distinct = set(zip(c, sensitivities, strict=True))
     return lambda row: max((c[row] - other) / (sensitivities[row] + one) for other, one in distinct) / unit
 
@@ -431,7 +432,7 @@ def _largest_quotients(c: _Double, sensitivities: Floats, counts: Ints) -> Float
         width = int(counts[groups[0]])
         is_there = np.arange(width) < counts[groups, None]
         at = np.where(is_there, begins[groups, None] + np.arange(width), begins[groups, None])
-        # A row that is not there is infinitely far.
+        # a missing row is infinitely far
         high, low, weights = np.where(is_there, c[0][at], np.inf), c[1][at], sensitivities[at]
         step = max(1, _PAIRS // (width * len(groups)))
         for row in range(0, width, step):
@@ -444,7 +445,7 @@ def _largest_quotients(c: _Double, sensitivities: Floats, counts: Ints) -> Float
     return out
 
 
-# A number as the sum of two floats, of which the second is at most half a unit in the last place of the first.
+# A number as the sum of two floats; the second is at most half a unit in the last place of the first.
 _Double: TypeAlias = "tuple[Floats, Floats]"
 
 
@@ -468,7 +469,7 @@ def _times(t: Floats, factor: _Double) -> _Double:
 
 
 def _double_difference(high: Exact, low: Exact) -> _Double:
-    """Return high − low where it is not negative."""
+    """Return high − low if it is not negative."""
     if high.dtype.kind == "f":
         return _two_sum(high, -low)
     if high.dtype.kind == "O":
@@ -479,7 +480,7 @@ def _double_difference(high: Exact, low: Exact) -> _Double:
 
 
 def _double(numbers: Exact) -> _Double:
-    """Return numbers of at least 0, exactly where they have 64 bits."""
+    """Return numbers of at least 0; exact if they have 64 bits."""
     if numbers.dtype.kind == "f":
         return numbers.astype(np.float64), np.zeros(len(numbers))
     if numbers.dtype.kind == "O":
