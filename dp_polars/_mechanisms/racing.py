@@ -149,12 +149,12 @@ def first_and_gap(
     law: RacingLaw,
     rng: Rng,
 ) -> tuple[int, int | None]:
-    """Return the position of the first block, and its lead over the second in whole units; None: there is no other.
+    """Return the position of the first block, and by how many whole units it beats the second; None: there is no other.
 
     `gap`, `multiplicities`: all blocks of one group, by position.
     `words_drawn`: the first 64 bits of the uniform of each block that may arrive first or second, by position.
     `second_words`: the drawn words for the second arrival within a block: they must not be drawn afresh.
-    `unit`: the unit of the lead, in the unit of the gaps.
+    `unit`: the unit of that number, in the unit of the gaps.
     """
     uniforms = {position: Uniform(word, 64, rng) for position, word in words_drawn.items()}
     waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}

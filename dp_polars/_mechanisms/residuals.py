@@ -62,7 +62,7 @@ class Noise:
 
     @cached_property
     def variance(self) -> float:
-        """The variance of one draw; of a discrete Gaussian that is not small an upper bound, off by 1e-6 of it."""
+        """The variance of one draw; for a discrete Gaussian that is not small, a bound at most 1e-6 too large."""
         if self.mechanism == "discrete_laplace":
             return float(0.5 / np.sinh(self._rate / 2) ** 2)
         weights, squares = self._weights

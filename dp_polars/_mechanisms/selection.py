@@ -122,7 +122,7 @@ def permute_and_flip(
     scores
         Quality scores, higher is better, shape (k,) or (g, k) with k >= 1: lists of integers and floats, NumPy arrays,
         Series, DataFrames or Arrow arrays. No score is rounded: integers of any size stay exact, also among floats and
-        nulls. How many there are, and which of them are finite, is taken as public. A candidate with a null, masked,
+        nulls. Their number, and which of them are finite, count as public. A candidate with a null, masked,
         NaN or infinite score can't win.
     epsilon
         The privacy loss of the release, in pure DP. For shape (g, k) it covers all g draws together, if `sensitivity`
@@ -131,7 +131,7 @@ def permute_and_flip(
         The most that one person can change any one score.
     monotonic
         Whether one person moves all scores in the same direction. We don't check this. The range R is then
-        `sensitivity` instead of twice that. Counts are monotonic where a person comes or goes, but not where one is
+        `sensitivity` instead of twice that. Counts are monotonic if a person is added or removed, but not if one is
         replaced: then one count falls and another rises.
 
     Returns
