@@ -1,4 +1,5 @@
-"""How values become bins: candidates and grids, the binning of columns, and the weights of rows.
+"""From values to bins: candidates and grids, the binning of columns, and the weights of rows.
 
-Begin with `binning.Binning`. Imports `_base` alone. Columns come in; whole numbers go out. No draw is made here.
+Begin with `binning.Binning`. Imports only `_base`. The input is columns; the output is whole numbers. Nothing is drawn
+here.
 """

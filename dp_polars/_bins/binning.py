@@ -23,18 +23,18 @@ from dp_polars._bins.candidates import Categories, Digits, Grid, Ordered, Points
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
 
-_CHUNK = 1 << 17  # values whose temporaries stay in the cache
-_TEXTS = 1 << 19  # values whose text is looked up at once
-_PART = 1 << 20  # values that one thread takes at a time
+_CHUNK = 1 << 17  # values per chunk, so that temporaries stay in the cache
+_TEXTS = 1 << 19  # texts per look-up
+_PART = 1 << 20  # values per part of a thread
 _WIDEST_TABLE = 1 << 20
-# Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
-# value this little above the middle of two candidates is a tie.
+# Relative: a float means the decimal that it prints as, at most half a unit in the last place away. So a value this
+# little above the middle of two candidates is a tie.
 _TIE = 2.0**-51
 _TOO_WIDE = "candidates of a quantile must span less than 2**63 units of the column's type."
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
-    """Return the smallest unsigned type that holds the codes 0 … size."""
+    """Return the smallest unsigned type for the codes 0 … size."""
     return np.dtype(np.min_scalar_type(size))
 
 
@@ -64,7 +64,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
         table[difference(ascending, lowest).view(np.int64)] = rank
 
         def look_up(column: NDArray[np.integer]) -> Codes:
-            # Everything below the lowest one wraps to somewhere far above.
+            # A value below the lowest one wraps to a large number.
             offset = difference(column, lowest)
             return table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]
     else:
@@ -92,8 +92,8 @@ def _by_category(column: pl.Series, *, encode: Encoder) -> Codes:
 def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     """Return the encoder of a quantile's column: each value goes to its nearest candidate, ties down.
 
-    Null and NaN are ignored. Between two integer-like types (integers, decimals, times) it is exact; where floats take
-    part it is exact to the rounding of the floats.
+    Null and NaN are ignored. Between two integer-like types (integers, decimals, times) it is exact. With floats, it is
+    exact up to their rounding.
     """
     column, of_candidates = column_types.family(dtype), column_types.family(candidates.dtype)
     if column in (None, "text", "boolean") or column != of_candidates:
@@ -127,10 +127,10 @@ class IntegerSteps:
     ends_are_points: bool  # low and high are the first and the last point: nothing is left to clip
 
     def place(self, inside: Any, constant: Callable[[int], Any], divide: Callable[[Any, Any], Any]) -> Any:  # noqa: ANN401
-        """Return the codes of what is clipped to `low` and `high`, by the operators of an engine's columns.
+        """Return the codes of values that are clipped to `low` and `high`, by the operators of an engine's columns.
 
-        Only the clipping to the codes is left, where the ends are no points. `constant` makes a number of 64 bits of
-        theirs; `divide` may go towards 0 or down: below 0, that is clipped anyway.
+        The codes must still be clipped if the ends are no points. `constant` makes a 64-bit number of the engine;
+        `divide` may round towards 0 or down: they differ only below 0, and that is clipped.
         """
         place = inside - constant(self.low)
         if self.whole != 1:
@@ -150,9 +150,9 @@ class FloatSteps:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The way from values to the nearest of some points, ties down: the code is `below` + how many values are less.
+    """Maps values to the nearest of some points, ties down: the code is `below` + the number of smaller values.
 
-    The values are in ascending order: physical integers of the column, or floats, and then so is what is compared.
+    `values` ascend: physical integers of the column, or floats. Then the compared values are floats, too.
     """
 
     below: int
@@ -170,7 +170,7 @@ class Pieces:
     ends: tuple[Any, ...]  # the last point of each piece: physical integers, or floats
     codes: tuple[int, ...]  # of the first point of each
     sizes: tuple[int, ...]
-    steps: tuple[Any, ...]  # all IntegerSteps, none of which multiplies, or all FloatSteps
+    steps: tuple[Any, ...]  # all IntegerSteps that don't multiply, or all FloatSteps
 
     @property
     def low(self) -> Any:  # noqa: ANN401
@@ -235,7 +235,7 @@ def _encoder_by_pieces(way: Pieces, size: int, dtype: pl.DataType) -> Encoder:
 
 
 def _way_to(candidates: Ordered, column: pl.DataType) -> IntegerSteps | FloatSteps | Thresholds | Pieces | None:
-    """Return the way from values to the nearest candidate: where 64 bits don't hold it, of numbers by floats."""
+    """Return the map from values to the nearest candidate; for numbers beyond 64 bits, with floats."""
     if isinstance(candidates, Digits):
         return Pieces.of(candidates, column)
     way: IntegerSteps | Thresholds | None = None
@@ -280,12 +280,12 @@ def _nearest_of_integers(
 
 
 def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> Thresholds | None:
-    """Return the exact thresholds of physical integers; None where they don't fit into 64 bits."""
+    """Return the exact thresholds of physical integers; None if they don't fit into 64 bits."""
     dtype = _physical(column)
     info = np.iinfo(dtype)
     physical = column_types.integers(points.values)
     ratio = (column_types.tick(points.dtype) or Fraction(1)) / unit
-    # An integer lies above the middle of two candidates where it lies above the floor of that.
+    # An integer is above the middle of two candidates if it is above the floor of the middle.
     if ratio == 1 and physical.dtype == dtype:
         middles = (physical[:-1] & physical[1:]) + ((physical[:-1] ^ physical[1:]) >> 1)
     else:
@@ -300,7 +300,7 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
 def _nearest_of_floats(
     steps: FloatSteps | Thresholds, size: int
 ) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
-    """Return what gives floats their codes; NaN, which is ignored, goes to `size`."""
+    """Return a function from floats to codes; NaN, which is ignored, becomes `size`."""
     if isinstance(steps, Thresholds):
         return lambda x: np.where(np.isnan(x), size, np.searchsorted(steps.values, x))
 
@@ -317,7 +317,7 @@ def _nearest_of_floats(
 
 
 def _by_chunks(values: Any, encode: Callable[[Any], NDArray[Any]], out: np.dtype[Any], rows: int = _CHUNK) -> Codes:  # noqa: ANN401
-    """Return the codes of a column, or of an array, chunk by chunk; threads take the next chunk in turn."""
+    """Return the codes of a column, or of an array, chunk by chunk; each thread works on the next free chunk."""
     codes = np.empty(len(values), out)
 
     def encode_part(start: int, stop: int) -> None:
@@ -339,7 +339,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 class Binning(ABC):
-    """Row by row from the columns that a query reads to codes below `size`; `size` itself is ignored."""
+    """Maps rows of a query's columns to codes below `size`; the code `size` is ignored."""
 
     @property
     @abstractmethod
@@ -348,7 +348,7 @@ class Binning(ABC):
 
     @abstractmethod
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        """Return what gives every row its code; made once, for many batches of rows."""
+        """Return a function from columns to codes; it is made once, for many batches of rows."""
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
         """Return the codes as Polars' own arithmetic, equal on every value of these types. None: there is none."""
@@ -367,7 +367,7 @@ class CategoryBinning(Binning):
 
     @property
     def values(self) -> pl.Series:
-        """The values that the codes stand for, in the type of the answer."""
+        """The values of the codes, in the type of the answer."""
         return self.categories.for_column(self.column)
 
     @cached_property
@@ -381,7 +381,7 @@ class CategoryBinning(Binning):
 
 @dataclass(frozen=True)
 class NearestBinning(Binning):
-    """The position of the candidate that is nearest to the value, ties down; null and NaN are ignored.
+    """The position of the nearest candidate, ties down; null and NaN are ignored.
 
     Without `column`, the type of the values, there is no encoder.
     """
@@ -395,19 +395,19 @@ class NearestBinning(Binning):
 
     @property
     def steps(self) -> IntegerSteps | FloatSteps | Pieces | None:
-        """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
+        """The codes as arithmetic, for engines without arrays; None if they are no arithmetic."""
         dtype = _known(self.column)
         if isinstance(self.candidates, Points):
             return None
         way = _way_to(self.candidates, dtype)
-        # Decimals as floats are Python's alone.
+        # Only Python computes decimals as floats.
         return None if isinstance(way, Thresholds) or (isinstance(way, FloatSteps) and dtype.is_decimal()) else way
 
     @property
     def thresholds(self) -> Thresholds | None:
-        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made.
+        """The codes as comparisons, for engines without arrays; None for a grid, which never lists its points.
 
-        A ValueError where they don't fit into 64 bits.
+        ValueError if they don't fit into 64 bits.
         """
         if not isinstance(self.candidates, Points):
             return None
@@ -423,7 +423,7 @@ class NearestBinning(Binning):
 
 @dataclass(frozen=True)
 class Beyond(Binning):
-    """How many of some ascending public ends a number is above; `closed`: or equal to. Null and NaN are ignored.
+    """The number of ascending public ends below a number; with `closed`, also equal ones. Null and NaN are ignored.
 
     Without `column`, the type of the values, there is no encoder.
     """
@@ -467,7 +467,7 @@ class Beyond(Binning):
 
 @dataclass(frozen=True)
 class OneCode(Binning):
-    """One code for every row that has a value, or for every row where no column is read.
+    """One code for every row with a value, or for every row if no column is read.
 
     With `nulls`, for every row that is null instead: NaN is no null.
     """
@@ -506,9 +506,9 @@ class Clamping:
     upper: Fraction
     step: Fraction
     doubled: bool = False  # whether the weight is the distance from the middle of the bounds, in halves of a step
-    # Which of the columns that the query reads holds the values. Null and NaN are 0.
+    # The place of the column of values among the query's columns. Null and NaN are 0.
     column: int = 0
-    # Exact: what `of_person` is, in multiples of the step. None: as for a row.
+    # Exact: `of_person` in multiples of the step. None: as for a row.
     ends_of_person: tuple[Fraction, Fraction] | None = None
     # Whether the weight is the distance from this bound, in steps.
     from_bound: Literal["lower", "upper"] | None = None
@@ -519,7 +519,7 @@ class Clamping:
 
     @property
     def of_person(self) -> tuple[int, int]:
-        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
+        """If people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
         if self.ends_of_person is None:
             return -self.largest, self.largest
         low, high = (int(end / self.step) for end in self.ends_of_person)
@@ -534,7 +534,7 @@ class Clamping:
 
     @property
     def added(self) -> Clamping:
-        """Weights of rows whose sums give the sum of the weights, by `of_sums`: others may need the same."""
+        """Weights of rows that several clampings may have in common: `of_sums` maps their sums to sums of this one."""
         return replace(self, doubled=False, from_bound=None) if type(self) is Clamping else self
 
     def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
@@ -569,7 +569,7 @@ class Clamping:
     ) -> Any:  # noqa: ANN401
         """Return the weights of values in whole units, by the operators of an array, of an expression or of a column.
 
-        `constant` makes a number of 64 bits of theirs, `divide` the quotient of two that are 0 or more.
+        `constant` makes a 64-bit number of that kind, `divide` the quotient of two numbers from 0 on.
         """
         low, high = self.ends
         if self.from_bound == "lower":
@@ -579,7 +579,7 @@ class Clamping:
         return units * constant(2) - constant(low + high) if self.doubled else units
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
-        """Return the weights as Polars' own arithmetic: the steps of `weigh`, so that each value rounds alike.
+        """Return the weights as a Polars expression: the same operations as `weigh`, so that each value rounds alike.
 
         Values are clipped before anything can overflow, and no value raises. Null and NaN give null. None: there is no
         such expression.
@@ -589,7 +589,7 @@ class Clamping:
         if dtype.is_float():
             # One product, rounded to the nearest float, and then to the nearest whole number, both with ties to even.
             ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)
-            # By cases: `clip` takes twice as long. NaN, which is more than any number to Polars, stays what it is.
+            # By cases: `clip` takes twice as long. Polars sorts NaN above all numbers; it must stay NaN.
             least, most = (pl.lit(float(end), pl.Float64) for end in (low, high))
             below, above = ratio < least, (ratio > most) & ratio.is_not_nan()
             inside = pl.when(below).then(least).when(above).then(most).otherwise(ratio)
@@ -625,9 +625,9 @@ class Clamping:
         return whole + (_int64(2) * rest + whole % _int64(2) > per).cast(pl.Int64)
 
     def _units(self, column: pl.Series, low: int, high: int) -> Ints:
-        """Return the nearest whole units, exactly where the column holds no floats.
+        """Return the nearest whole units, exactly if the column has no floats.
 
-        For a value beyond the bounds any number beyond them is returned: it is clipped anyway.
+        For a value beyond the bounds, the result is any number beyond them: it is clipped anyway.
 
         The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
         """
@@ -650,14 +650,14 @@ class Clamping:
         if per == 1:  # after clipping, within int64
             exact: Ints = inside.astype(np.int64)
             return exact
-        # 64 bits hold `per`. Unsigned integers stay unsigned, because half of them are beyond int64.
+        # `per` fits into 64 bits. Unsigned integers stay unsigned, because half of them are beyond int64.
         wide = inside.astype(np.uint64 if physical.dtype == np.uint64 else np.int64)
         whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
         nearest: Ints = whole + (2 * rest + whole % 2 > per)
         return nearest
 
 
-# The largest square, in units of their step: it is held as twice that, less the largest.
+# The largest square, in bits of units of their step; the stored weight is twice a square, minus the largest.
 _MOST_SQUARES = 30
 
 
@@ -665,15 +665,15 @@ _MOST_SQUARES = 30
 class Squares(Clamping):
     """Squares of the distances from the middle of the bounds, around half of the largest one. They are `doubled`.
 
-    With H steps between the bounds, a distance d has −H to H halves of a step. d² is rounded to whole multiples of
-    q = 2**shift, the nearest one, ties up: the smallest q with which there are at most 2**30 of them. So d² becomes t
-    from 0 to T, and the weight is 2t − T, from −T to T. All numbers on the way are below 2**61. Up to H = 2**15 nothing
-    is rounded; beyond, d² is off by at most q/2, which is less than H²/2**30.
+    With H steps between the bounds, a distance d has −H to H halves of a step. d² is rounded to the nearest whole
+    multiple of q = 2**shift, ties up. q is the smallest one with at most 2**30 multiples. So d² becomes t from 0 to T,
+    and the weight is 2t − T, from −T to T. All intermediate numbers are below 2**61. Up to H = 2**15 nothing is
+    rounded. Beyond, d² is off by at most q/2, which is less than H²/2**30.
     """
 
     @property
     def shift(self) -> int:
-        """The power of 2 whose multiples squares become: q = 2**shift."""
+        """The exponent of the unit of squares, q = 2**shift."""
         steps = super().largest
         return ((steps * steps - 1) >> _MOST_SQUARES).bit_length()
 

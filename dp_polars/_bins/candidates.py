@@ -26,7 +26,7 @@ from dp_polars._base.numbers import Number, as_fraction, given, kind, plural, po
 
 Temporal: TypeAlias = "date | datetime | timedelta | time"
 
-# Beyond it a float64 no longer tells two grid points apart.
+# Beyond it a float64 can't distinguish neighbouring grid points.
 _LARGEST_SIZE = 2**53
 # The largest end of a float grid, and the largest 1/step: within it no arithmetic on points overflows.
 _LARGEST_FLOAT = 2**1000
@@ -54,7 +54,7 @@ class Grid:
     Parameters
     ----------
     start, step
-        Exact, in units of 1 (numbers) or in nanoseconds (times; those of dates count from 1970).
+        Exact, in units of 1 (numbers) or in nanoseconds (times; dates count from 1970).
     size
         Number of candidates.
     dtype
@@ -83,7 +83,7 @@ class Grid:
     def take(self, codes: NDArray[np.int64]) -> pl.Series:
         """Return the candidates at the given positions.
 
-        A float is the exact point rounded once where start and step need no more than 53 bits.
+        A float is the exact point, rounded once, if start and step need no more than 53 bits.
         """
         unit = column_types.tick(self.dtype) or Fraction(1)
         start, step = self.start / unit, self.step / unit
@@ -129,7 +129,7 @@ def grid(
 ) -> Grid | pl.Series:
     """Return public candidates between two ends, both included: evenly spaced ones, or with even ratios.
 
-    Evenly spaced candidates take no memory. Those with even ratios need no idea of the scale of the values: 181
+    Evenly spaced candidates take no memory. Those with even ratios fit values of any scale: 181
     candidates from 1 to 1e9 are at most 6 % from any value between.
 
     Parameters
@@ -142,17 +142,17 @@ def grid(
         string ("1d" is 24 hours, "1h30m"). It must be positive, and a whole number of steps must lead from `start` to
         `stop`.
     per_decade
-        In the place of `step`: how many candidates there are from 1 to 10, from 10 to 100 and so on, from 1 to 250.
-        They are 10^(k/per_decade) for every whole k, rounded to three significant digits, where that lies between
-        `start` and `stop`. Three digits tell hardly more of them apart.
+        Instead of `step`: how many candidates there are from 1 to 10, from 10 to 100 and so on, from 1 to 250.
+        They are 10^(k/per_decade) for every whole k, rounded to three significant digits, if that is between
+        `start` and `stop`. With more of them, three digits could hardly distinguish neighbours.
 
     Returns
     -------
     Grid or Series
-        With `step` a Grid of up to 2**53 points. Answers are Int64 (or UInt64) where both numbers are integers, Decimal
-        where one is a Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
+        With `step` a Grid of up to 2**53 points. Answers are Int64 (or UInt64) if both numbers are integers, Decimal
+        if one is a Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
         With `per_decade` a Series in ascending order, the same on every platform. Its type follows the same rules, but
-        it is Float64 where the ends are integers and a candidate is not (from 1 to 10 there is 1.58), or beyond 64
+        it is Float64 if the ends are integers and a candidate is not (from 1 to 10 there is 1.58), or beyond 64
         bits.
 
     Raises
@@ -234,7 +234,7 @@ def _with_even_ratios(start: object, stop: object, per_decade: int) -> pl.Series
         msg = f"the points of a grid of {dtype} must fit into 64 bits."
         raise ValueError(msg)
     if unit is None or any((point / unit).denominator != 1 for point in points) or not last / unit < 2**64:
-        _number_dtype([start, stop, 1.0], points)  # floats hold the ends
+        _number_dtype([start, stop, 1.0], points)  # the ends must fit into floats
         return pl.Series([float(point) for point in points])
     return _from_integers(np.array([int(point / unit) for point in points], np.uint64), dtype)
 
@@ -242,8 +242,8 @@ def _with_even_ratios(start: object, stop: object, per_decade: int) -> pl.Series
 def _three_digits(place: int, per_decade: int) -> int:
     """Return 100·10^(place/per_decade), rounded to a whole number, for 0 <= place < per_decade: exactly.
 
-    It is the first n of which n + 1/2 is above that: (2n + 1)^d > 2^d·10^(2d + place), d = `per_decade`. No power is a
-    tie: it is a whole number, or irrational.
+    It is the first n with n + 1/2 above that: (2n + 1)^d > 2^d·10^(2d + place), d = `per_decade`. No power is a tie: it
+    is a whole number, or irrational.
     """
     power = 2**per_decade * 10 ** (2 * per_decade + place)
     numbers = range(100, 1000)
@@ -251,7 +251,7 @@ def _three_digits(place: int, per_decade: int) -> int:
 
 
 def distance_unit(dtype: pl.DataType) -> tuple[str, int]:
-    """Return what distances of candidates are measured in, and how many of 1, or of nanoseconds, that is."""
+    """Return the unit of candidates' distances, and its size in units of 1, or in nanoseconds."""
     if not dtype.is_temporal():
         return "the column's unit", 1
     return ("days", 86_400 * 10**9) if dtype == pl.Date else ("seconds", 10**9)
@@ -272,7 +272,7 @@ def as_grid(ascending: pl.Series) -> Grid | None:
 
 
 def kind_of(value: object) -> str:
-    """Return the name of a type; a datetime with a time zone is of another one than a datetime without."""
+    """Return the name of a type; datetimes with and without a time zone are different types."""
     return type(value).__name__ + (" with time zone" if getattr(value, "tzinfo", None) else "")
 
 
@@ -342,9 +342,9 @@ def _nanoseconds(step: object) -> int:
     return -total if parts[1] else total
 
 
-# The most categories in a list, and the most public groups: that number can be drawn from at once.
+# The most categories in a list, and the most public groups: one draw can process this many.
 MOST = 10_000_000
-# What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
+# A list of candidates from a user: also an object with Arrow's C interface (pyarrow arrays).
 Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
 
 NO_FLOATS = (
@@ -357,12 +357,12 @@ FILL_NULLS = (
     "that."
 )
 
-# What Polars raises where values make no Series.
+# Errors from Polars for values that make no Series.
 _NO_SERIES = (TypeError, ValueError, OverflowError, RuntimeError, PolarsError, PanicException)
 
 
 def casting(given: pl.DataType, dtype: pl.DataType) -> str:
-    """Return what to write where public values of one type can't be compared with a column of another."""
+    """Return a hint for public values of a type that can't be compared with a column of another type."""
     if isinstance(dtype, (pl.List, pl.Array)):
         return "\n\nHint: make a row of each element first: frame.explode(…)."
     if isinstance(dtype, pl.Datetime):
@@ -384,7 +384,7 @@ def casting(given: pl.DataType, dtype: pl.DataType) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Listed:
-    """Candidates that are held as a Series; equal where type and values are."""
+    """Candidates in a Series; equal if type and values are equal."""
 
     values: pl.Series | None
 
@@ -401,7 +401,7 @@ class _Listed:
 
 @dataclass(frozen=True, eq=False)
 class Categories(_Listed):
-    """A list of candidates without an order that matters; None: the type of the column names them."""
+    """A list of candidates in no particular order; None: the column's type lists them."""
 
     @classmethod
     def of(cls, values: Values | None, name: str = "candidates") -> Categories:
@@ -423,7 +423,7 @@ class Categories(_Listed):
         return cls(_check(series.cast(column_types.released(series.dtype)), name))
 
     def for_column(self, dtype: pl.DataType | None) -> pl.Series:
-        """Return the candidates as a Series of the column's type (text for a Categorical), or as they were given."""
+        """Return the candidates as a Series of the column's type (text for a Categorical), or as given."""
         if dtype is None:
             if self.values is None:
                 msg = "the column's type must be known where only it names the candidates."
@@ -498,10 +498,10 @@ class Points(_Listed):
 
 @dataclass(frozen=True)
 class Digits:
-    """Public candidates of three significant digits and 0 between, which take no memory: evenly spaced in each decade.
+    """Public candidates of three significant digits and 0 between, without memory: evenly spaced in each decade.
 
-    The place p stands for p steps up to ±1,000. Beyond, it stands for m·10^k steps of its sign, where m has three
-    digits and |p| = m + 900·k. Codes count from the place `first`.
+    The place p means p steps up to ±1,000. Beyond, it means m·10^k steps of its sign, where m has three digits and
+    |p| = m + 900·k. Codes count from the place `first`.
     """
 
     first: int
@@ -567,12 +567,12 @@ Ordered: TypeAlias = "Points | Grid | Digits"
 _MOST_WHOLE = 2**16
 _DAY = 86_400 * 10**9
 _STEPS = tuple(minutes * 60 * 10**9 for minutes in (1, 5, 15, 60))
-# Decimal places of floats, at least, and how many powers of ten lie between their last place and the largest bound.
+# The least number of decimal places of floats, and the powers of ten from their last place to the largest bound.
 _FLOAT_PLACES, _USUAL_POWERS, _MOST_POWERS = 3, 6, 15
 # The largest bound of exact types, in units of their last digit.
 _MOST_UNITS = 10**18
-#: Years at whose beginning the grid of a quantile of dates may end, from the usual ones away. Their distance has less
-#: than 2**63 nanoseconds.
+#: A grid of a quantile of dates may end at the beginning of these years, from the usual ones away. Their distance has
+#: less than 2**63 nanoseconds.
 YEARS: dict[str, tuple[int, ...]] = {
     "lower": (*range(2025, 2010, -1), *range(2010, 1850, -5)),
     "upper": (*range(2000, 2016, 5), *range(2018, 2040), *range(2040, 2141, 5)),
@@ -596,7 +596,7 @@ def _has_days(dtype: pl.DataType) -> bool:
 
 
 def grid_rule(dtype: pl.DataType) -> str:
-    """Return in words what `grid_between` gives a column of this type."""
+    """Describe the candidates that `grid_between` returns for a column of this type."""
     if dtype == pl.Date:
         return "days"
     if _has_days(dtype):
@@ -615,7 +615,7 @@ def widest_grid(dtype: pl.DataType) -> Grid | Digits:
 def grid_between(lower: Fraction, upper: Fraction, dtype: pl.DataType) -> Grid | Digits:
     """Return the public candidates of a quantile between two bounds, as of `bound_in_units`, for a column of this type.
 
-    Dates have days; datetimes the first of 1, 5, 15 and 60 minutes of which there are at most 2**16, else days.
+    Dates have days. Datetimes have the first of 1, 5, 15 and 60 minutes with at most 2**16 candidates, else days.
     Integers have whole numbers, if there are at most 2**16. All others have three significant digits.
     """
     family, tick = column_types.family(dtype), column_types.tick(dtype)
@@ -686,7 +686,7 @@ def _just_two(low: object, high: object) -> str:
 
 
 def size_of(values: Values) -> int:
-    """Return how many values there are, without reading them; 0 if that can't be known."""
+    """Return the number of values without reading them; 0 if it is unknown."""
     if isinstance(values, range):  # len() raises beyond 2**63
         return max(0, -((values.start - values.stop) // values.step))
     return len(values) if isinstance(values, Sized) and not isinstance(values, (str, bytes)) else 0
@@ -698,7 +698,7 @@ def _cast_to(dtype: pl.DataType) -> str:
 
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:
-    """Return values as a Series that holds each of them exactly, in memory of its own; messages call them `name`."""
+    """Return a Series with the exact values in memory of its own; messages call them `name`."""
     if isinstance(values, range) and values:
         start, stop, step = values.start, values.stop, values.step
         if max(map(abs, (values[0], values[-1], step, stop))) < 2**62:
@@ -722,7 +722,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
             msg += "\n\nHint: list(…) or sorted(…) makes a list."
         raise TypeError(msg)
     kinds = sorted({kind_of(value) for value in values})
-    if "bool" in kinds and len(kinds) > 1:  # Polars would take True for 1
+    if "bool" in kinds and len(kinds) > 1:  # Polars would convert True to 1
         msg = f"{name} must be of one type, got {kinds}."
         raise TypeError(msg)
     dtype = (pl.UInt64() if max(values) >= 2**63 else pl.Int64()) if kinds == ["int"] else None
@@ -747,7 +747,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
 
 
 def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
-    """Return candidates; refuse none at all, null, NaN, types without candidates, and repetitions."""
+    """Return candidates; raise if there are none, or for null, NaN, types without candidates, and repetitions."""
     if not len(values) >= 1:
         msg = f"{name} must not be empty."
         raise ValueError(msg)
@@ -767,7 +767,7 @@ def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
 
 
 def _check_width(values: pl.Series, name: str = "candidates") -> pl.Series:
-    """Return candidates; refuse 128-bit integers and decimals beyond 64 bits."""
+    """Return candidates; raise for 128-bit integers and decimals beyond 64 bits."""
     if column_types.is_wide(values.dtype) and not column_types.are_within_64_bits(values).all():
         msg = (
             f"{name} of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"

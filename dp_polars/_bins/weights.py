@@ -1,4 +1,4 @@
-"""What a row weighs: units, multiples of a step, and clamping."""
+"""Weights of rows: units, multiples of a step, and clamping."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dp_polars._base.numbers import Ints, Number, as_fraction, given, positive_f
 from dp_polars._bins.binning import Clamping
 
 _MOST_PLACES = 38
-# Floats hold the multiples of such a step, and its quotients with the floats of columns.
+# Multiples of such a step, and its quotients with floats, fit into floats.
 _LARGEST_TERM = 2**900
 
 
 def check_terms(name: str, step: Fraction) -> None:
-    """Refuse a step that is a ratio of too large integers; messages call it `name`."""
+    """Raise for a step that is a ratio of too large integers; messages call it `name`."""
     if not max(step.numerator, step.denominator) <= _LARGEST_TERM:
         msg = f"{name} must be a ratio of integers of at most 2**900, got {show(step)}."
         raise ValueError(msg)
 
 
 def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl.DataType:
-    """Return the type of multiples of a step for a column's; a ValueError where it can't hold the step itself.
+    """Return the type of a column's multiples of a step; ValueError if the step itself does not fit.
 
     `of_floats`: the step was given as a float or Fraction.
     """
@@ -48,11 +48,11 @@ def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl
 
 
 def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
-    """Return whole units of a step as numbers of a type; what it can't hold becomes its largest, or smallest."""
+    """Return whole units of a step as numbers of a type; clipped to the range of the type."""
     if dtype.is_float():
         if max(step.numerator, step.denominator) > 2**53:
             return pl.Series(units * float(step))
-        # Both are exact floats where they are below 2**53, so the quotient is the float nearest to the number.
+        # Below 2**53 both are exact floats, so the quotient is the float nearest to the number.
         return pl.Series(units * float(step.numerator) / float(step.denominator))
     scale = dtype.scale if isinstance(dtype, pl.Decimal) else None
     digits = int(step * 10 ** (scale or 0))
@@ -71,15 +71,15 @@ def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
 _MOST_UNITS = 2**30
 # Steps by default are a millionth of the bounds' distance, or less.
 _DIGITS = 6
-# Floats hold all arithmetic on bounds and steps of this size.
+# All arithmetic on bounds and steps of this size fits into floats.
 _LARGEST = 2**500
 
 
-@lru_cache(maxsize=1024)  # of public arguments alone, and a release asks several times
+@lru_cache(maxsize=1024)  # of public arguments only; a release needs it several times
 def clamping_of(
     lower: Fraction, upper: Fraction, step: Fraction | None, column: pl.DataType, ends: str = "lower and upper"
 ) -> Clamping:
-    """Return the weights of a column's values; a TypeError or ValueError where it has none. `ends` names the bounds."""
+    """Return the weights of a column's values; TypeError or ValueError if it has none. `ends` names the bounds."""
     tick = column_types.tick(column)
     if column_types.family(column) not in ("number", "boolean"):
         msg = (
@@ -103,7 +103,7 @@ def clamping_of(
     check_size(units)
     if tick is None:
         return units
-    # On the way from the column's digits to whole steps, 64 bits must hold them.
+    # Numbers between the column's digits and whole steps must fit into 64 bits.
     if not step / tick <= 2**62:
         msg = f"step must be at most 2**62 times the last digit of {column}, got {show(step)}."
         raise ValueError(msg)
@@ -118,10 +118,10 @@ def clamping_of(
 
 @lru_cache(maxsize=1024)
 def step_by_default(span: Fraction, column: pl.DataType, *ends: tuple[Fraction, Fraction]) -> Fraction | None:
-    """Return the step of values that were given none; None: the last digit of the column's type, or none at all.
+    """Return the default step of values; None: the last digit of the column's type, or none at all.
 
-    For floats, and Decimals whose last digit is too fine, it is the power of ten at or below a millionth of `span`: a
-    larger one where sums would not fit into 62 bits, a smaller one where the bounds, `ends`, are no multiples.
+    For floats, and Decimals with a last digit that is too fine, it is the power of ten at or below a millionth of
+    `span`. It is larger if sums would not fit into 62 bits, and smaller if the bounds, `ends`, are no multiples.
     """
     tick = column_types.tick(column)
     if not column.is_float() and not (isinstance(column, pl.Decimal) and tick is not None and not _fit(tick, ends)):
@@ -170,7 +170,7 @@ def check_size(units: Clamping) -> None:
 class Weights:
     """Weights of rows in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
 
-    R of a choice is that of counts times `most`: if people count, a person's sum for a candidate in a group is clipped
+    R of a choice is R of counts times `most`: if people count, a person's sum for a candidate in a group is clipped
     to [0, `most`]. Loss and rate are in the unit of the weights, and histograms count whole steps.
     """
 
@@ -185,7 +185,7 @@ class Weights:
         return cls(exact, width)
 
     def units(self, *columns: pl.DataType) -> Clamping | None:
-        """Return the weights of the second column that is read; a TypeError or ValueError if it has none.
+        """Return the weights of the second column; TypeError or ValueError if it has none.
 
         None: no column is read, or none is known yet.
         """
@@ -199,10 +199,10 @@ class Weights:
         return replace(units, column=1)
 
     def missed(self, bound: float, *columns: pl.DataType) -> float:
-        """Return the largest error below a bound, which is reached with the probability that `error` may have.
+        """Return the largest error below a bound that `error` reaches with its probability.
 
-        Errors are differences of two counts, or sums of weights: whole steps. A bound stays what it is if the step is
-        not known yet.
+        Errors are differences of two counts, or sums of weights: whole steps. The bound is unchanged if the step is
+        unknown.
         """
         units = self.units(*columns)
         step = self.step if units is None else units.step
@@ -231,7 +231,7 @@ SMALLEST_SPAN = Fraction(1, 100)
 def bounds_given(
     lower: Number | None, upper: Number | None, step: Number | None
 ) -> tuple[tuple[Fraction, Fraction, Fraction | None], tuple[str, ...]]:
-    """Return clipping bounds and the step, and which of the bounds are left out; others take their place."""
+    """Return clipping bounds and the step, and the names of missing bounds; placeholders replace them."""
     finds = tuple(name for name, end in (("lower", lower), ("upper", upper)) if end is None)
     width = positive_fraction("step", step) if finds and step is not None else Fraction(1)
     if lower is None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 # At a larger rate floats could overflow. A lower one is as private, and at this one as certain.
 _LARGEST_RATE = Fraction(2**900)
-# What a threshold may be: no count is larger.
+# The largest threshold: no count is larger.
 LARGEST_THRESHOLD = 2**62
-# How far floats are off, relative, with room to spare: each of them follows by a few operations, and NumPy's exp, log1p
-# and expm1 are accurate to 4 units in the last place. T − q is computed as a whole number, which is exact, and less
-# than one more, which adds an absolute error below 2**-51; λ·(T + z − q) is a sum of two floats, whose errors are
-# relative to both. What p is off follows from that, for exp(−x) has at most the slope 1.
+# Relative errors of floats, with slack. Each float is the result of a few operations, and NumPy's exp, log1p and expm1
+# are accurate to 4 units in the last place. T − q is computed as a whole number, exactly, plus a number below one,
+# which adds an absolute error below 2**-51. λ·(T + z − q) is a sum of two floats, with errors relative to both. exp(−x)
+# has at most the slope 1, so these errors bound the error of p.
 _SLACK = 2.0**-40
 
 
@@ -42,24 +42,24 @@ class CountRuns:
 
 
 def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, rng: Rng) -> tuple[Ints, Ints, Ints]:
-    """Return what reaches the threshold first in each group; shape (g,) each.
+    """Return the first candidate to reach the threshold in each group; shape (g,) each.
 
-    The position in the flat runs and which candidate of the run it is, from 0; −1 and 0 where none does. And by how
-    many whole units it is above, at most LARGEST_GAP; −1 where none does.
+    The position in the flat runs, and the candidate's place in its run, from 0; −1 and 0 if none reaches it. Then by
+    how many whole units it is above, at most LARGEST_GAP; −1 if none is.
     """
     return _Search(runs, threshold, min(rate, _LARGEST_RATE), rng).first()
 
 
 @dataclass(frozen=True)
 class _Search:
-    """All that the draw of some groups is made of."""
+    """The inputs of the draw for some groups."""
 
     runs: CountRuns
     threshold: Fraction
     rate: Fraction
     rng: Rng
 
-    @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # infinite bounds, and undecided where they meet
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # infinite bounds; undecided if they meet
     def first(self) -> tuple[Ints, Ints, Ints]:
         groups, owner = len(self.runs.sizes), owners(self.runs.sizes)
         of_thresholds, of_runs, of_gaps = (self.rng(n) for n in (groups, len(owner), groups))
@@ -102,7 +102,7 @@ class _Search:
         return Between(low / rate * (1 - _SLACK), high / rate * (1 + _SLACK))
 
     def _exactly(self, uniforms: dict[int, Uniform], of_threshold: Uniform, of_gap: Uniform) -> tuple[int, int, int]:
-        """Return the run, the place in it and the gap of one group; `uniforms` are those of runs that may be first."""
+        """Return the run, the place in it and the gap of one group; `uniforms`: of runs that may be first."""
         z, more = wait_of(1, of_threshold), wait_of(1, of_gap)
         for run, uniform in uniforms.items():
             missing = _plus(z, self.rate * (self.threshold - int(self.runs.counts[run])))
@@ -121,7 +121,7 @@ def _waits(drawn: NDArray[np.uint64]) -> Between:
 
 
 def _hazards(missing: Between) -> Between:
-    """Return bounds of h = −log(1 − p), p = exp(−max(0, missing)): infinite where nothing is missing."""
+    """Return bounds of h = −log(1 − p), p = exp(−max(0, missing)): infinite if nothing is missing."""
     low = np.exp(-np.maximum(missing.high, 0)) * (1 - _SLACK)
     high = np.minimum(np.exp(-np.maximum(missing.low, 0)) * (1 + _SLACK), 1)
     return Between(-np.log1p(-low) * (1 - _SLACK), -np.log1p(-high) * (1 + _SLACK))
@@ -144,7 +144,7 @@ def _over(more: Real, missing: Real, rate: Fraction) -> Real:
 
 
 def _exact_place(missing: Real, number: int, uniform: Uniform) -> int | None:
-    """Return which of a run's candidates is the first one to reach the threshold; None: no one does."""
+    """Return the place of the run's first candidate to reach the threshold; None if none does."""
 
     def hazard(bits: int) -> arb:
         return -(-(-missing(bits)).exp()).log1p()
@@ -166,7 +166,7 @@ class Search:
 
 
 def first_above_groups(search: Search, histogram: Histogram) -> WithGap:
-    """Return one code per group and how many whole rows it is above: −1 for both where none reaches the threshold."""
+    """Return one code per group and how many whole rows it is above: −1 for both if none reaches the threshold."""
     return joined_pairs(of_parts(lambda part: _of_part(search, part), histogram))
 
 
@@ -185,7 +185,7 @@ def count_runs(histogram: Histogram, size: int) -> tuple[Ints, CountRuns]:
     Only occupied codes are looked at: all those between two of them are one run of count 0.
     """
     groups = len(histogram.sizes)
-    # For each group its occupied codes, and before, between and after them the others, of which there may be none.
+    # Each group's occupied codes; before, between and after them the other codes, of which there may be none.
     entries = 2 * histogram.sizes + 1
     ends = np.cumsum(entries)
     at = np.repeat(ends - entries, histogram.sizes) + 2 * positions(0, histogram.sizes) + 1

@@ -1,7 +1,7 @@
-"""AIM (McKenna, Mullins, Sheldon & Miklau 2022, arXiv 2201.12677): which tables are measured follows from the answers.
+"""AIM (McKenna, Mullins, Sheldon & Miklau 2022, arXiv 2201.12677): answers decide which tables are measured.
 
-First each dimension is measured. Then rounds choose the table of which the model is furthest off, by a race of exact
-scores, and measure it. `docs/proofs/synthetic.md` proves the range of the scores, and the sum of what rounds cost.
+First each dimension is measured. Then rounds choose the table with the largest error of the model, by a race of exact
+scores, and measure it. `docs/proofs/synthetic.md` proves the range of the scores, and the sum of the rounds' losses.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LARGEST_COUNT = 2**45
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """Everything that is fixed before the first draw. All of it is public."""
+    """Everything that is fixed before the first draw. All fields are public."""
 
     sizes: Axes
-    first: tuple[Axes, ...]  # what is measured before all rounds: each dimension is in one of these tables
+    first: tuple[Axes, ...]  # measured before all rounds: each dimension is in one of these tables
     # The tables that may be chosen, and how much each matters: whole numbers.
     weights: tuple[tuple[Axes, int], ...]
-    rounds: int  # how many there are, if all are of the first one's loss; 0: none
-    pace: int  # how many times that loss the next round has, where a table changed the model by no more than its noise
+    rounds: int  # the number of rounds if all have the first one's loss; 0: none
+    pace: int  # the factor on the next round's loss if a table changed the model by no more than its noise
     most_cells: int  # of the model
 
     def measured(
@@ -46,16 +46,15 @@ class AdaptivePlan:
     ) -> list[Measured]:
         """Draw everything: the first tables, and then one in each round.
 
-        `tables`: the counts of all of them.
-        `first`: the claims of the first tables.
-        `claim_of`: the claim of a table for a part of the loss of all rounds; of None the claim of a choice.
+        `tables`: the counts of all of them. `first`: the claims of the first tables. `claim_of`: the claim of a table
+        for a part of the loss of all rounds; for None as the table, the claim of a choice.
         """
         found = [_noisy(axes, tables[axes], claim) for axes, claim in zip(self.first, first, strict=True)]
         if not self.rounds:
             return found
         model, left, units = fit(self.sizes, found), self.rounds, 1
         while left:
-            units = units if left >= 2 * units else left  # what would be less than a round belongs to this one
+            units = units if left >= 2 * units else left  # a rest of less than a round is added to this one
             left, part = left - units, Fraction(units, self.rounds)
             progress.at(self.rounds - left, self.rounds)
             claims = {axes: claim_of(axes, part) for axes in self._allowed(found, self.rounds - left)}
@@ -86,14 +85,14 @@ class AdaptivePlan:
         return scores
 
     def _allowed(self, measured: Sequence[Measured], used: int) -> list[Axes]:
-        """Return the tables with which the model does not grow beyond the part of its size that is due by now."""
+        """Return the tables that keep the model within the part of its size that is due by now."""
         known = {one.axes for one in measured}
         most = max(cells_of(self.sizes, known), self.most_cells * used // self.rounds)
         return [axes for axes, _ in self.weights if axes in known or cells_of(self.sizes, {*known, axes}) <= most]
 
 
 def weights_of(workload: Mapping[Axes, Fraction]) -> tuple[tuple[Axes, int], ...]:
-    """Return the tables below those that are wanted: one matters as much as it tells of these, in whole numbers."""
+    """Return the tables below the wanted ones, weighted in whole numbers by the dimensions in common with these."""
     scale = math.lcm(*(weight.denominator for weight in workload.values()))
     weights = {
         axes: sum(int(weight * scale) * len({*axes} & {*wanted}) for wanted, weight in workload.items())

@@ -35,16 +35,15 @@ from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, ra
 
 T = TypeVar("T")
 
-# Rows that a thread works on before it takes the next: enough that two threads seldom wait for the interpreter, few
-# enough that memory stays small.
+# Rows per slice of a thread: enough that two threads seldom wait for the interpreter, few enough to save memory.
 SLICE_ROWS = 1 << 21
-# Rows of a histogram, and groups with or without rows, that a thread works on before it takes the next. Smaller
-# histograms use smaller slices (1/8 of the rows, at least _FEWEST_ROWS), so that every thread gets work.
+# Rows of a histogram, and groups with or without rows, per slice of a thread. Smaller histograms use smaller slices
+# (1/8 of the rows, at least _FEWEST_ROWS), so that every thread gets work.
 _GROUPS_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
 _GROUPS = 1 << 19
 # A dense histogram is faster up to this number of candidates for each occupied one.
 _DENSE_UP_TO = 5
-# Rows or cells whose temporaries stay in the cache.
+# Rows or cells per chunk, so that temporaries stay in the cache.
 _CHUNK = 1 << 17
 # The number of rows in a group from which `_ranked_of_many` is faster, and how many of them it samples.
 _LONG, _SAMPLE = 1 << 15, 1 << 12
@@ -52,7 +51,7 @@ _LONG, _SAMPLE = 1 << 15, 1 << 12
 
 @dataclass(frozen=True)
 class Draw:
-    """How to draw: of how many candidates, by which score, at which rate."""
+    """The inputs of a draw: the number of candidates, the score and the rate."""
 
     size: int
     score: Score
@@ -102,7 +101,7 @@ def blocks_of_gaps(gaps: SignedInts) -> Blocks:
 
 
 def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
-    """Draw with counters for the occupied candidates only, found by sorting."""
+    """Draw with counters for the occupied candidates only; sorting finds them."""
     begins = starts(lengths)
     missing = int(begins.max() + lengths.max()) + 1 - len(codes)
     dtype: type[np.signedinteger] = np.int32 if draw.size < 2**31 - 1 else np.int64
@@ -111,7 +110,7 @@ def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     def rows_of(groups: Ints) -> SignedInts:
         return _rectangle(padded, begins[groups], lengths[groups], draw.size)
 
-    if draw.score.ranks is not None:  # faster: only the rows near the quantile are sorted
+    if draw.score.ranks is not None:  # faster: sorts only the rows near the quantile
         return _draw_by_ranks(draw, draw.score.ranks, lengths, rows_of)
     drawn = np.empty(len(lengths), np.int64)
     for groups in _of_like_length(lengths):
@@ -120,7 +119,7 @@ def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
 
 
 def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable[[Ints], SignedInts]) -> Ints:
-    """Draw quantiles from the rows of the ranks that are near enough to matter."""
+    """Draw quantiles from the rows of the ranks near enough to matter."""
     drawn = np.empty(len(lengths), np.int64)
     waiting: list[tuple[Ints, Slots, Ints]] = []
 
@@ -149,7 +148,7 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
 def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
     """Return all groups in batches of about the same length, which make rectangles without many gaps.
 
-    A batch may be larger where only a few ranks of each group are looked at closely.
+    A batch may be larger if only a few ranks of each group matter.
     """
     if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
         return iter([np.arange(len(lengths))])
@@ -206,13 +205,13 @@ def _ranked(rows: SignedInts, low: int, high: int) -> SignedInts:
 
 
 def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
-    """Return what `_ranked` returns, for one long group; the time hardly depends on how many rows are equal.
+    """Return the result of `_ranked` for one long group, in a time that hardly depends on equal rows.
 
-    NumPy's partition takes 50 times as long where most are equal. Two rows that lie around these ranks are guessed
-    from a sample, and only the rows between the two are sorted.
+    NumPy's partition takes 50 times as long if most rows are equal. Two rows around these ranks are estimated from a
+    sample, and only the rows between the two are sorted.
     """
     sample = np.sort(rows[:: len(rows) // _SAMPLE])
-    # A rank estimated from the sample is off by about the root of its size, so the guess rarely fails; then we sort.
+    # A rank estimated from the sample is off by about the root of its size, so it rarely fails; then we sort.
     stride, margin = len(rows) / len(sample), math.isqrt(len(sample)) * 2
     places = (int(low / stride) - margin, int(high / stride) + margin)
     a, b = (sample[min(max(place, 0), len(sample) - 1)] for place in places)
@@ -250,7 +249,7 @@ def _runs(rows: SignedInts, size: int) -> Runs:
 
 
 def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
-    """Return one code per group, shape (g,); that of a group without rows is uniform."""
+    """Return one code per group, shape (g,); a uniform one for a group without rows."""
     if isinstance(histogram, RowsByGroup) and draw.score.ranks is not None:
         return draw_from_rows(draw, histogram.rows, histogram.lengths)
     parts = of_group_slices(partial(draw_from_runs, draw), histogram)
@@ -286,9 +285,9 @@ def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
 
 
 def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
-    """Draw quantiles from the runs near enough to matter; None where these are not far fewer than all.
+    """Draw quantiles from the runs near enough to matter; None if these are not far fewer than all.
 
-    A run is near where it has a row of a rank that `near_ranks` lists.
+    A run is near if it has a row of a rank in `near_ranks`.
     """
     ends, before = np.cumsum(runs.sizes), starts(runs.totals)
     first, last = near_ranks(runs.totals, alpha, far_gap(draw, alpha))
@@ -302,7 +301,7 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
         return None
     at = positions(start, sizes)
     near_runs = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
-    # Where nothing is cut off, any valid index will do.
+    # If nothing is left out, any valid index is right.
     low = np.where(first > 0, runs.codes[np.minimum(start, len(runs.codes) - 1)], 0)
     high = np.where(last < runs.totals, runs.codes[stop - 1] + 1, draw.size)
 
@@ -317,7 +316,7 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
 
 
 def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:
-    """Draw from the score blocks of a histogram, however few of its candidates are occupied."""
+    """Draw from the score blocks of a histogram; few occupied candidates are enough."""
     first, offset = draw_from_slots(draw, draw.score.slots(runs, draw.size))
     chosen, rest = first + offset, first < 0
     if rest.any():
@@ -328,10 +327,10 @@ def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:
 def draw_from_slots(
     draw: Draw, slots: Slots, left_out: Ints | None = None, complete: Callable[[int], Slots] | None = None
 ) -> tuple[Ints, Ints]:
-    """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.
+    """Return, for each group, the first code of the drawn slot, and the drawn code's distance from it.
 
-    `left_out`: shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
-    `complete`: group -> all of its slots. Needed where codes are left out.
+    `left_out`: shape (g,): the number of codes without a slot, all with a gap of at least FAR/rate. None: none.
+    `complete`: group -> all of its slots. Needed if codes are left out.
     """
 
     def all_slots(group: int) -> Slots:

@@ -1,4 +1,4 @@
-"""Contribution limits and clipping bounds, found privately: scores of candidates from how many people lie beyond them.
+"""Contribution limits and clipping bounds, found privately: candidates are scored by the people beyond them.
 
 N(b) is the number of people beyond b. One person changes it by at most one, for all b together and in one direction.
 The score −max(N(b) − T(b), 0) − o(b) has the range 1, and −max(N(b) − T(b), 2·N(b) − N(0), 0) − o(b) the range 2. T
@@ -26,8 +26,9 @@ from dp_polars._mechanisms.selection import best_rows
 if TYPE_CHECKING:
     from flint import arb
 
-#: What a limit is of. "linear": a norm L1, for Laplace noise. "norm": a norm L2 by rows, for Gaussian noise. "root":
-#: groups of a person who counts once in each, for Gaussian noise. "selection": groups or rows, of which some are drawn.
+#: Kinds of limits. "linear": an L1 norm, for Laplace noise. "norm": an L2 norm by rows, for Gaussian noise. "root":
+#: groups of a person who counts once in each, for Gaussian noise. "selection": groups or rows; a sample of them is
+#: used.
 LimitKind: TypeAlias = Literal["linear", "norm", "root", "selection"]
 Value = TypeVar("Value", int, Fraction)
 
@@ -46,7 +47,7 @@ _FACTOR, _LARGEST_FACTOR = Fraction(1, 2), Fraction(5, 2)
 # A step of a norm L2 saves a person beyond it more than one row: about K^(1/5) by rows, and more by people.
 _SPREAD = Fraction(1, 5)
 _OF_ROOTS = Fraction(7, 4)
-# The weight of b falls as b^−a by o: faster with more cells, because each of them adds to T.
+# The weight of b falls as b^−a through o: faster with more cells, because each of them adds to T.
 _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fraction(6)
 
 # Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
@@ -55,14 +56,15 @@ _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
 # For quantiles, to which wider bounds do hardly any harm. They are found by a smaller part.
 _OF_RANKS, _ENOUGH_OF_RANKS = (Fraction(1, 8), Fraction(1, 4)), 1
 
-# T and o are rounded up but for this, which no interval of 128 bits exceeds, and are no larger than that.
+# T and o are rounded up, except for less than this, which exceeds the radius of any interval of 128 bits. And their
+# largest value.
 _BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
 
 
 def part_of_loss(loss: Loss, cells: int, noise: Fraction, *, of_ranks: bool = False) -> Fraction:
-    """Return the public part of a loss that finds a limit: the smallest one that tells T people from none.
+    """Return the public part of a loss that finds a limit: the smallest one that can distinguish T people from none.
 
-    `noise`: see `limit_rule`, at the whole loss. `of_ranks`: of the bounds of a grid of quantiles.
+    `noise`: see `limit_rule`, at the whole loss. `of_ranks`: for the bounds of a grid of quantiles.
     """
     enough = _ENOUGH_OF_RANKS if of_ranks else _ENOUGH
     most = next(part for at, part in reversed(_LARGEST_PARTS.items()) if cells >= at)
@@ -75,7 +77,7 @@ def part_of_loss(loss: Loss, cells: int, noise: Fraction, *, of_ranks: bool = Fa
 
 @dataclass(frozen=True)
 class Rule(Generic[Value]):
-    """Candidates, and what their scores are made of."""
+    """Candidates, and the terms of their scores."""
 
     candidates: tuple[Value, ...]
     targets: tuple[int, ...]  # T
@@ -111,8 +113,8 @@ def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: i
     """Return the rule of a contribution limit.
 
     `loss`: of this choice. `cells`: public groups, times the candidates of `value_counts`. `most`: the largest limit
-    that can bind, if that is known. `noise`: the expected absolute noise of all cells together at the limit 1, in rows
-    or people; a selection doesn't need it.
+    that can bind, if known. `noise`: the expected absolute noise of all cells together at the limit 1, in rows or
+    people; a selection doesn't need it.
     """
     candidates = _limits(most)
     at_median = kind == "selection"
@@ -141,10 +143,10 @@ def _limits(most: int | None) -> tuple[int, ...]:
 
 
 def bound_rule(loss: Loss, noise: Fraction | None, candidates: Iterable[Fraction]) -> Rule[Fraction]:
-    """Return the rule of one clipping bound: N(b) is how many people have a contributing value beyond b.
+    """Return the rule of one clipping bound: N(b) is the number of people with a contributing value beyond b.
 
-    `candidates`: from 0 away, of one sign, that of the bound: see `bounds_up_to`. `loss`,
-    `noise`: as for a limit. None: of the grid of quantiles, for which nobody should be beyond.
+    `candidates`: away from 0, with the sign of the bound: see `bounds_up_to`. `loss`, `noise`: as for a limit. None as
+    `noise`: for the grid of quantiles, which should leave nobody beyond.
     """
     values, of_ranks = tuple(candidates), noise is None
     # Nothing for 0 and the smallest upper bound: a column has values. Those below 0 are rarer.
@@ -171,7 +173,7 @@ def _epsilon(loss: Loss) -> arb:
 
 
 def _ascending(offsets: Iterable[int]) -> tuple[int, ...]:
-    """Return whole numbers of which each is larger than the one before: of candidates that fit, the smallest wins."""
+    """Return strictly ascending whole numbers: among candidates that fit, the smallest wins."""
     return tuple(accumulate(offsets, lambda before, one: max(before + 1, one)))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import Floats
 
-# How often the stretch in which an end lies is halved. Then its outer side is taken.
+# How often the stretch that contains an end is halved. Then its outer side is the end.
 _HALVINGS = 40
 # Floats are off by far less than this part of a probability.
 _CAUTION = 1 - 2.0**-40
@@ -63,10 +63,10 @@ class NoisePair:
         return high
 
     def quotients(self, sums: Floats, counts: Floats, most: float, beta: float) -> tuple[Floats, Floats]:
-        """Return the ends of all quotients from −most to most that what was drawn allows, shape (g,).
+        """Return the ends of all quotients from −most to most that the draws allow, shape (g,).
 
-        For the true quotient v, sums − v·counts is X − v·Y. So v is between the ends with probability 1 − beta. Where
-        no quotient is left, the lower end is `most`, and the upper one −most.
+        For the true quotient v, sums − v·counts is X − v·Y. So v is between the ends with probability 1 − beta. If no
+        quotient is left, the lower end is `most`, and the upper one −most.
         """
 
         def at(v: Floats) -> tuple[Floats, NDArray[np.bool_]]:
@@ -78,8 +78,8 @@ class NoisePair:
     def parts(self, first: Floats, second: Floats, beta: float) -> tuple[Floats, Floats]:
         """Return the ends of all parts from 0 to 1 that two drawn sums allow, shape (g,).
 
-        For the part v that the first true sum has of both, (1 − v)·first − v·second is (1 − v)·X − v·Y. Where no part
-        is left, the lower end is 1, and the upper one 0.
+        Let v be the first true sum's part of both sums. Then (1 − v)·first − v·second is (1 − v)·X − v·Y. If no part is
+        left, the lower end is 1, and the upper one 0.
         """
 
         def at(v: Floats) -> tuple[Floats, NDArray[np.bool_]]:
@@ -92,13 +92,13 @@ class NoisePair:
     def _ends_of_allowed(
         at: Callable[[Floats], tuple[Floats, NDArray[np.bool_]]], least: float, most: float, groups: int
     ) -> tuple[Floats, Floats]:
-        """Return the ends of what is allowed of all numbers from `least` to `most`.
+        """Return the ends of the allowed numbers from `least` to `most`.
 
-        `at` gives what noise must explain at a number of each group, and whether it may.
+        `at` returns, for one number per group, the noise that it implies, and whether that is allowed.
         """
 
         def side(number: Floats) -> NDArray[np.int8]:
-            """Return 0 for a number that is allowed, and otherwise the sign of what noise does not explain."""
+            """Return 0 for an allowed number, and otherwise the sign of the unexplained rest."""
             off, is_allowed = at(number)
             return np.where(is_allowed, 0, np.sign(off)).astype(np.int8)
 
@@ -106,7 +106,7 @@ class NoisePair:
         at_first, at_last = side(first), side(last)
 
         def end(outer: Floats, inner: Floats, at_outer: NDArray[np.int8], at_inner: NDArray[np.int8]) -> Floats:
-            # What lies on one side of noise is one stretch. Here it begins at `outer`, if that is not allowed.
+            # The numbers on one side of noise are one stretch. Here it begins at `outer`, if that is not allowed.
             for _ in range(_HALVINGS):
                 middle = (outer + inner) / 2
                 goes_on = (side(middle) == at_outer) & (at_outer != 0)

@@ -23,16 +23,16 @@ from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, RacingLa
 
 LARGEST_GAP = 2**62 - 1
 
-# How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
-# off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place). Its logarithm is off by
-# as much, plus 2**-51 of itself: it is at most 150, so 2**-43 in all. rate·gap is off by at most 40 units of 2**-53
-# relative or 2**-46 (`Blocks.gaps`), and the sum of both by one more.
+# The error of the logarithm of an arrival time, with slack. A racing value, from the leading bits of V, is off by at
+# most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place). Its logarithm is off by as much,
+# plus 2**-51 of itself: it is at most 150, so 2**-43 in all. rate·gap is off by at most 40 units of 2**-53 relative or
+# 2**-46 (`Blocks.gaps`), and the sum of both by one more.
 _SLACK = 2.0**-40
 _RELATIVE_SLACK = 2.0**-46
-# A bound from below of rate·gap where its float is infinite.
+# A lower bound of rate·gap if its float is infinite.
 _LARGEST_EXPONENT = 2.0**1023
 
-# Shape (g,) each: a code or a position per group, and how many whole units it was ahead of the next candidate, at most
+# Shape (g,) each: a code or a position per group, and by how many whole units it beat the next candidate, at most
 # LARGEST_GAP; −1 if there was no other.
 WithGap: TypeAlias = "tuple[Ints, Ints]"
 
@@ -57,9 +57,9 @@ class Between:
 
 
 def race_with_gap(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> WithGap:
-    """Return the block that arrives first, for each group, and its gap in whole units, given in those of the gaps.
+    """Return the block that arrives first, for each group, and its gap in whole units; `unit`: in the unit of gaps.
 
-    No candidate may be left out of the blocks.
+    The blocks must include all candidates.
     """
     one_race = _Race(blocks, blocks.sizes(), rate, unit, law, rng)
     winners, noisy_gaps = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
@@ -70,7 +70,7 @@ def race_with_gap(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw
 
 @dataclass(frozen=True)
 class _Race:
-    """All that a race is made of; `sizes` are the numbers of blocks of each group."""
+    """The inputs of a race; `sizes` are the numbers of blocks of each group."""
 
     blocks: Blocks
     sizes: Ints
@@ -86,7 +86,7 @@ class _Race:
         m = None if blocks.multiplicities is None else blocks.multiplicities[part]
         exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.rng(part.stop - begin)
 
-        # Those that may be first or second, by group and by the earliest time that they may have.
+        # Blocks that may be first or second, by group and by their earliest possible time.
         candidates = _first_two(exponents, drawn, m, sizes, law)
         owner = owners(sizes)[candidates]
         heads = run_starts(owner)
@@ -96,7 +96,7 @@ class _Race:
         next_low, next_high = (np.minimum.reduceat(_without(bound, heads), heads) for bound in (times.low, times.high))
         certain = times.high[heads] < next_low
 
-        # What comes second within the winner's block.
+        # The second arrival within the winner's block.
         winners, seconds = candidates[heads], np.zeros(len(sizes), np.uint64)
         winners_m = np.ones(len(sizes), np.int64) if m is None else m[winners].astype(np.int64)
         several = np.flatnonzero(winners_m > 1)
@@ -153,7 +153,7 @@ def _without(times: Floats, positions: Ints) -> Floats:
 
 
 def _whole_units(noisy_gaps: Between, unit: float) -> Ints:
-    """Return noisy_gaps in whole units, given their bounds in multiples of 1/rate; −1 where floats can't tell."""
+    """Return noisy_gaps in whole units, from bounds in multiples of 1/rate; −1 if floats leave it undecided."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         low, high = noisy_gaps.low / unit * (1 - _RELATIVE_SLACK), noisy_gaps.high / unit * (1 + _RELATIVE_SLACK)
         whole, decided = Between(low, high).floors()
@@ -206,7 +206,7 @@ def type_with_gap(answer: pl.DataType, noisy_gap: pl.DataType) -> pl.Struct:
 
 
 def with_gap(answers: pl.Series, noisy_gaps: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
-    """Return answers with their gaps; null where there was no other candidate."""
+    """Return answers with their gaps; null if there was no other candidate."""
     shown = noisy_gaps.zip_with(pl.Series(~is_alone), pl.Series([None], dtype=noisy_gaps.dtype))
     return pl.DataFrame({"answer": answers, "gap": shown}).to_struct()
 
@@ -225,7 +225,7 @@ def gap_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> WithGap:
 
 
 def gap_groups(draw: Draw, histogram: Histogram) -> WithGap:
-    """Return one code and its gap per group; that of a group without rows is uniform."""
+    """Return one code and its gap per group; for a group without rows, the code is uniform."""
     return joined_pairs(of_group_slices(partial(_gap_from_runs, draw), histogram))
 
 
@@ -236,7 +236,7 @@ def _gap_from_runs(draw: Draw, runs: Runs) -> WithGap:
     winners, noisy_gaps = _race(draw, blocks, rng)
     first, count = (column[winners].astype(np.int64) for column in (slots.first, slots.multiplicities))
     offset = uniform_below(count, rng)
-    # Where the winner is one of those without rows, they have no first code.
+    # If the winner is a code without rows, the slot has no first code.
     return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), noisy_gaps
 
 

@@ -1,7 +1,7 @@
-"""Which of the keys that somebody has are shown: by how many people have them, at a δ.
+"""Selects which of the occurring keys are shown, by their number of people, at a δ.
 
-Only keys that at least one person has are looked at, and how many there are must not show. It does not: no way ever
-shows a key that nobody has, so a draw for every possible key would give the same.
+Only keys of at least one person are drawn for, and their number must not become visible. It does not: no mechanism
+here ever shows a key without people, so a draw for every possible key would give the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 if TYPE_CHECKING:
     from flint import arb
 
-# What the floats of `PartitionSelection` and their error bound are good for.
+# The range of δ for which the floats of `PartitionSelection` and their error bound are valid.
 SMALLEST_DELTA = Fraction(1, 2**1000)
 # The error of `PartitionSelection.floats`, absolute and relative.
 _SLACK = 2.0**-37
@@ -43,9 +43,8 @@ class KeySelection(ABC):
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
         """Draw once for each key, from its number of people (at least 1).
 
-        `shown`: shape (n,): whether the key is shown.
-        `noisy`: shape (n,): the number of people with noise, which may be published for the keys that are shown. None:
-        there is none.
+        `shown`: shape (n,): whether the key is shown. `noisy`: shape (n,): the number of people with noise, which may
+        be published for shown keys. None: there is none.
         """
 
     @abstractmethod
@@ -58,9 +57,9 @@ class KeySelection(ABC):
 
 
 def delta_of_one_key(delta: Fraction, keys: int) -> Fraction:
-    """Return 1 − (1 − delta)^(1/keys), rounded down: what each of a person's keys may spend.
+    """Return 1 − (1 − delta)^(1/keys), rounded down: the δ of each of a person's keys.
 
-    Then any of them is shown though nobody else has it with probability at most 1 − (1 − that)^keys <= delta.
+    Then a key that only this person has is shown with probability at most 1 − (1 − that)^keys <= delta.
     """
     if keys == 1:
         return delta
@@ -95,7 +94,7 @@ class PartitionSelection(KeySelection):
     def turning_point(self) -> int:
         """n₁ = 1 + ⌊ln(1 + tanh(ε/2)·(1/δ − 1))/ε⌋, up to which the first branch of π is the smaller one.
 
-        The floor is of no integer: e^(kε) is transcendental for a rational ε, so that it solves no equation with
+        The floor is never of an integer: e^(kε) is transcendental for a rational ε. So it solves no equation with
         rational coefficients, and this would be one.
         """
 
@@ -113,7 +112,7 @@ class PartitionSelection(KeySelection):
         word = rng(len(people))
         chance = self.floats(people)
         slack = _SLACK * (1 + chance)
-        # U lies between word and word + 1 units of 2**-64: the float of the word, give or take much less than `slack`.
+        # U is between word and word + 1 units of 2**-64: the float of the word, up to much less than `slack`.
         uniform = word.astype(np.float64) * 2.0**-64
         shown: NDArray[np.bool_] = uniform < chance - slack
         undecided = ~shown & (uniform <= chance + slack) & (people > 0)
@@ -132,12 +131,12 @@ class PartitionSelection(KeySelection):
         return _smallest(enough, 1)
 
     def floats(self, people: Ints) -> NDArray[np.float64]:
-        """Return π(people) before it is cut to 1, off by at most `_SLACK`·(1 + π).
+        """Return π(people) before it is clipped to 1, off by at most `_SLACK`·(1 + π).
 
         With k = min(n, n₁) and m = n − k: rise = δ·e^((k−1)ε)·(1 − e^(−kε))/(1 − e^(−ε)), and π is rise + (1 − rise +
-        c)·(1 − e^(−mε)), where c = δ·e^(−ε)/(1 − e^(−ε)). By the choice of n₁, (k − 1)·ε <= ln(1/δ) < 694. With
-        u = 2**-53, the exponent (k − 1)·ε + ln δ is off by at most 694·7u < 2**-40, and e^ of it by as much, relative;
-        each quotient is off by less than 2**-48, relative. So `rise` is off by less than 2**-39. The rest adds that
+        c)·(1 − e^(−mε)), with c = δ·e^(−ε)/(1 − e^(−ε)). By the choice of n₁, (k − 1)·ε <= ln(1/δ) < 694. With
+        u = 2**-53, the exponent (k − 1)·ε + ln δ is off by at most 694·7u < 2**-40, and e^ of it by as much, relative.
+        Each quotient is off by less than 2**-48, relative. So `rise` is off by less than 2**-39. The rest adds that
         once more, and less than 2**-46 of the result.
         """
         epsilon, delta, turn = float(self.epsilon), float(self.delta), min(self.turning_point, _NEVER)
@@ -184,11 +183,11 @@ class GaussianThreshold(KeySelection):
 
 @lru_cache(maxsize=1024)
 def threshold_for(variance: Fraction, delta: Fraction, keys: int) -> int:
-    """Return the smallest threshold of at least 2 that none of `keys` lone people reaches, up to probability delta.
+    """Return the smallest threshold of at least 2 that lone people on `keys` keys reach with at most probability delta.
 
-    A lone key has 1 person, and is shown where 1 + noise is at least the threshold, each with noise of its own: so
-    P(noise >= threshold − 1) must be at most 1 − (1 − delta)^(1/keys). Intervals prove it. For a standard deviation
-    above 2**11 or so, where only integrals bound the tail, the threshold may be one or a few above the smallest.
+    A lone key has 1 person, and is shown if 1 + noise is at least the threshold. Each key has noise of its own. So
+    P(noise >= threshold − 1) must be at most 1 − (1 − delta)^(1/keys). Intervals prove it. Above a standard deviation
+    of about 2**11, only integrals bound the tail. Then the threshold may be one or a few above the smallest.
     """
     if not (variance < LARGEST_SCALE**2 and delta / keys >= SMALLEST_DELTA):
         msg = (
@@ -224,5 +223,5 @@ def _float_tail(reached: int, deviation: float) -> float:
 
 
 def _smallest(holds: Callable[[int], bool], guess: int) -> int:
-    """Return the smallest integer of at least 1 from which on a condition holds."""
+    """Return the smallest integer of at least 1 from which on a condition is true."""
     return 1 + largest(lambda number: number < 1 or not holds(number), guess)

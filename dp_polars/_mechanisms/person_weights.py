@@ -1,7 +1,7 @@
-"""How much of a person counts in a number: the weights of people beyond the contribution limits.
+"""The weight of people beyond the contribution limits in a number.
 
-Nobody's rows are dropped. All sums over a person's rows in a group are scaled by one weight, which follows from that
-person's numbers of contributing rows. Proof: `docs/proofs/norms.md`.
+No rows are dropped. All sums over a person's rows in a group are scaled by one weight. It follows from that person's
+numbers of contributing rows. Proof: `docs/proofs/norms.md`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ UNIT_BITS = 20
 UNIT = 1 << UNIT_BITS
 # More rows of one person in a group count as these, so that no arithmetic leaves 64 bits.
 _MOST_ROWS = {1: 1 << 30, 2: 1 << 20}
-# What errors of three rounded operations on floats can't make up for: weights stay on the safe side.
+# Below `UNIT` by more than the errors of three rounded float operations, so that weights are never too large.
 _SAFE_UNIT = float(UNIT) * (1 - 2.0**-50)
 
 
 def bits_of_parts(largest: int) -> int:
-    """Return in how many parts a unit of a sum is counted, as a power of 2, if one row adds `largest` units at most."""
+    """Return into how many parts a unit of a sum is divided, as a power of 2; one row adds at most `largest` units."""
     return max(0, UNIT_BITS + 1 - max(largest, 1).bit_length())
 
 
 class Arithmetic(Protocol):
-    """Operations on integers of 64 bits of an engine, whose values have the operators +, −, ·, < and <= of Python."""
+    """An engine's operations on 64-bit integers; its values have Python's operators +, −, ·, < and <=."""
 
     def whole(self, number: int) -> Any:  # noqa: ANN401
         """Return a constant."""
@@ -53,7 +53,7 @@ class PersonWeight:
     """
 
     cap: int | None  # rows in each group. None: all of them.
-    limit: int | None  # the most that the norm may be. None: it can't be more.
+    limit: int | None  # the largest norm. None: no limit is necessary.
     power: Literal[1, 2]
 
     def counted(self, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
@@ -62,7 +62,7 @@ class PersonWeight:
         return of.choose(rows < most, rows, most)
 
     def norm(self, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
-        """Return what a group adds to a person's norm."""
+        """Return a group's part of a person's norm."""
         counted = self.counted(rows, of)
         return counted if self.power == 1 else counted * counted
 
@@ -88,7 +88,7 @@ class PersonWeight:
     def of_rows(self, norm: Any, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
         """Return the weight of each row of a person in a group, in parts.
 
-        `norm`: that of the person; without a limit it is not looked at.
+        `norm`: the person's norm; ignored without a limit.
         """
         of_person = of.whole(UNIT) if self.limit is None else self.of_norm(norm, of)
         return of.quotient(of_person * self.counted(rows, of), of.choose(of.whole(0) < rows, rows, of.whole(1)))
@@ -132,5 +132,5 @@ def ends_of(parts: Ints, bound: int, bits: int) -> tuple[Ints, Ints]:
 
 
 def bound_in_rows(bound: int, bits: int) -> float:
-    """Return a bound of parts in whole numbers, with what rounding the answer adds."""
+    """Return a bound in parts as a bound in whole numbers, including the rounding of the answer."""
     return math.ldexp(bound, -bits) + (0.5 if bits else 0.0)

@@ -37,7 +37,7 @@ MOST_BITS = 32
 # A cell is halved while it has more rows than this plus twice the wanted ones: halving costs an eighth of a byte a row,
 # drawing costs a digit and its place in a sort.
 _ROWS_LEFT_WHOLE = 32
-# Random bytes that are held at once.
+# Random bytes per batch.
 _CHUNK = 1 << 22
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1).astype(np.uint8)
 
@@ -96,10 +96,10 @@ class Cells:
         return joined([*parts, self.part(done, len(self.sizes))])
 
     def drawn(self, low: Ints, high: Ints, rng: Rng) -> tuple[Cells, Ints, Ints]:
-        """Return cells of one pair for the rows whose rank in their group is from `low` up to, without, `high`.
+        """Return cells of one pair for each group's rows of the ranks from `low` up to, but not including, `high`.
 
         `cells`: the same rows, in smaller cells at these ranks. Rows of one pair are one cell.
-        `begin`, `end`: shape (g,): where in `cells` the cells of these ranks begin and end.
+        `begin`, `end`: shape (g,): the range in `cells` of the cells at these ranks.
         """
         running, begins = np.cumsum(self.counts), starts(self.totals)
         first = np.searchsorted(running, begins + low, side="right")
@@ -151,7 +151,7 @@ class _Window:
         return large & (wanted > 0) & (self.bits > 0)
 
     def halved(self, rng: Rng) -> _Window:
-        """Return smaller cells, until none is large. At first only the outermost ones of a group are."""
+        """Return smaller cells, until none is large. At first only a group's outermost cells may be large."""
         large = self.are_large()
         if not large.any():
             return self
@@ -220,18 +220,18 @@ def _binomial_halves(counts: Ints, rng: Rng) -> Ints:
     return heads
 
 
-# Cells that a thread holds before it takes the next groups, and groups with or without rows.
+# Cells, and groups with or without rows, per slice of a thread.
 _SLICE_CELLS = 1 << 19
 _SLICE_GROUPS = 1 << 16
-# The number of bits of a second digit; fewer where the value needs the room (62 bits in all). More bits would make the
-# few answers that are far off more likely. With fewer, more rows share a digit: now one in 2**20 rows of one value.
+# The bits of a second digit; fewer if the value needs them (62 bits in all). More bits would make answers with a large
+# error, which are rare, more likely. With fewer, more rows have equal digits: now one in 2**20 rows of one value.
 _DIGIT_BITS = 20
 _PAIR_BITS = 62
 
 
 @dataclass(frozen=True)
 class Node:
-    """One quantile of the list: its index, its share within its part of the rows, and the nodes of the two parts."""
+    """One quantile of the list: its index, its level within its part of the rows, and the nodes of the two parts."""
 
     index: int
     alpha: Fraction
@@ -289,7 +289,7 @@ def digit_bits(size: int) -> int:
 def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float) -> float:
     """Return a bound on how many rows any answer of a list is off, with a probability of at least 1 − `beta`.
 
-    `docs/proofs/quantiles.md`, Theorem 3. Rows that share a digit are left out: one in 2**20 of the rows of one value.
+    `docs/proofs/quantiles.md`, Theorem 3. Rows with equal digits are left out: one in 2**20 of the rows of one value.
     """
     beta_of_draw = beta / sum(1 for _ in root.nodes())
 
@@ -310,7 +310,7 @@ class TreeDraw:
     root: Node
     size: int  # number of values
     bits: int  # bits of a second digit
-    rate: Fraction  # λ of a score whose range is 1: a node whose range is R draws at rate/R
+    rate: Fraction  # for a score of range 1: a node with range R draws at rate/R
     law: RacingLaw
     rng: Callable[[], Rng] = system_rng
 
@@ -354,10 +354,10 @@ class TreeDraw:
 
 
 def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Cells]:
-    """Draw a quantile of each group from `low` to `high`, where its rows are; return also the cells then known.
+    """Draw a quantile of each group within its rows, from `low` to `high`; return also the cells known by then.
 
-    Rows near the quantile get their digits. All others are left out of the race, unless it is too close to call: then
-    the digits of the whole group are drawn.
+    Rows near the quantile get their digits. All others stay out of the race unless floats leave it undecided. Then the
+    digits of the whole group are drawn.
     """
     alpha, rng = draw.score.ranks, draw.rng()
     assert alpha is not None, "it is a quantile"
@@ -365,7 +365,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
     cells, begin, end = cells.drawn(first, last, rng)
     ends = np.cumsum(cells.sizes)
     codes = cells.codes if len(cells.codes) else low
-    # Where nothing is cut off, any valid index will do.
+    # If nothing is left out, any valid index is right.
     least = np.where(begin > ends - cells.sizes, codes[np.minimum(begin, len(codes) - 1)], low)
     most = np.where(end < ends, codes[end - 1], high)
     runs = _runs(cells, begin, end)

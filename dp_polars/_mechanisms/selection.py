@@ -142,7 +142,7 @@ def permute_and_flip(
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described, or a row has no finite score.
+        If an argument is not as described, or a row has no finite score.
 
     Notes
     -----
@@ -189,7 +189,7 @@ def exponential_mechanism(
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described, or a row has no finite score.
+        If an argument is not as described, or a row has no finite score.
 
     Notes
     -----

@@ -28,9 +28,10 @@ from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, Floa
 
 @dataclass(frozen=True)
 class Ranking:
-    """All candidates of some groups in *levels* of one count, the highest first; equal ones in no order that matters.
+    """All candidates of some groups in *levels* of one count, the highest first; the order of equal ones is arbitrary.
 
-    The *place* of a candidate is its position in this order, from 0. Those without rows are the last level of a group.
+    The *place* of a candidate is its position in this order, from 0. A group's last level is its candidates without
+    rows.
     """
 
     histogram: Histogram  # the histogram that is ranked, without zeros
@@ -82,7 +83,7 @@ class Ranking:
         occupied = places < sizes
         codes[occupied] = self.ranked[(begins + places)[occupied]]
         group, _ = at = np.nonzero(~occupied)
-        # The n-th code (from 0) without rows comes after the occupied ones that have at most n such codes before them.
+        # The n-th code (from 0) without rows comes after the occupied codes with at most n such codes before them.
         nth, width = (places - sizes)[at], self.size + 1
         without_rows = self.histogram.codes - positions(0, self.histogram.sizes)
         cells = owners(self.histogram.sizes) * width + without_rows
@@ -101,13 +102,13 @@ def counts_at(histogram: Histogram, codes: Ints) -> Ints:
 
 
 def stable_order(groups: Ints, keys: Ints) -> Ints:
-    """Return the stable order by group and key; groups ascend already, and no key is negative."""
+    """Return the stable order by group and key; groups are ascending, and no key is negative."""
     if not len(keys):
         return np.empty(0, np.int64)
     width, bits = int(keys.max()) + 1, len(keys).bit_length()
     if (int(groups[-1]) + 1) * width >> 63 - bits:
         return np.lexsort((keys, groups))
-    # One integer holds group, key and position: a sort of integers takes a fraction of the time.
+    # One integer contains group, key and position: sorting integers takes a fraction of the time.
     packed = (groups * width + keys) << bits | np.arange(len(keys))
     packed.sort()
     packed &= (1 << bits) - 1
@@ -115,7 +116,7 @@ def stable_order(groups: Ints, keys: Ints) -> Ints:
 
 
 def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
-    """Return k distinct codes per group, shape (g, k): each one drawn from those that are left, at the draw's rate."""
+    """Return k distinct codes per group, shape (g, k): each one drawn from the remaining ones, at the draw's rate."""
     ranking, rng = Ranking.of(histogram, draw.size), draw.rng()
     begins, left = starts(ranking.levels), ranking.multiplicities.copy()
     places = np.empty((len(ranking.levels), k), np.int64)
@@ -135,20 +136,20 @@ def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
 
 
 def free_place(taken: Ints, first: Ints, n: Ints) -> Ints:
-    """Return, for each group, the n-th place (from 0) from `first` on that is not taken; `taken` has shape (g, t)."""
+    """Return, for each group, the n-th place (from 0) from `first` on that is free; `taken` has shape (g, t)."""
     n = n + first - (taken < first[:, None]).sum(axis=1)
-    # How many free places lie before each taken one.
+    # The number of free places before each taken one.
     free_before = np.sort(taken, axis=1) - np.arange(taken.shape[1])
     place: Ints = n + (free_before <= n[:, None]).sum(axis=1)
     return place
 
 
-# Steps whose temporaries are held at a time, unless one group has more.
+# Steps per batch of temporaries, unless one group has more.
 _STEPS = 1 << 19
-# What each term of an arrival time may be off by, relative, with room to spare: NumPy's log and log1p are accurate to 4
-# units in the last place.
+# The relative error of each term of an arrival time, with slack: NumPy's log and log1p are accurate to 4 units in the
+# last place.
 _SLACK = 2.0**-46
-# What a logarithm may be off by, relative: 16 times as much.
+# The relative error of a logarithm: 16 times as much.
 _LOG_SLACK = 2.0**-46
 
 
@@ -157,7 +158,7 @@ class _Steps:
     """The blocks of some groups: in each group the block of error 0 first, then its steps by error."""
 
     ranking: Ranking
-    # Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
+    # Shape (n,): the rank t from 0, and the level of its count among the ranking's levels; −1 for error 0.
     ranks: Ints
     levels: Ints
     errors: Ints  # shape (n,)
@@ -195,17 +196,17 @@ class _Steps:
         return owners(self.sizes)
 
     def log_multiplicities(self) -> tuple[Floats, float]:
-        """Return ln Q of each block, and how much they may be off.
+        """Return ln Q of each block, and a bound on their error.
 
-        Running products are sums of whole numbers, ln n in units of 2**-bits: what several steps multiply cancels, so
-        the error is that of k logarithms, and not one for each step.
+        Running products are sums of whole numbers, ln n in units of 2**-bits. Equal factors of several steps cancel. So
+        the error is that of k logarithms, not of one for each step.
         """
         k, size = self.top.shape[1], self.ranking.size
         bits = 61 - math.ceil(k * math.log(size + 1) + 1).bit_length()
         logs = np.log(np.maximum(np.arange(size + 1), 1))
         units = np.rint(np.ldexp(logs, bits)).astype(np.int64)
         is_zero = self.ranks < 0
-        # A factor's candidates before and after the step, less those that the ranks before take.
+        # A factor's candidates before and after the step, minus those of the ranks before.
         before = np.where(is_zero, 1, self.ranking.above[self.levels] - self.ranks)
         added = np.where(is_zero, 1, self.ranking.multiplicities[self.levels])
         factors = np.where(is_zero, 0, units[np.where(is_zero, 1, before + added)] - units[before])
@@ -213,7 +214,7 @@ class _Steps:
         running = np.cumsum(factors) - factors  # modulo 2**64: differences are right
         at_first = _at_least(self.ranking, self.top) - np.arange(k)
         running += np.repeat(units[at_first].sum(axis=1) - running[begins], self.sizes)
-        # For n up to `size`, what a float's ln is off by, and half a unit for the rounding.
+        # For n up to `size`: the error of a float's ln, and half a unit for the rounding.
         off = (k + 2) * (2.0**-bits + _LOG_SLACK * math.log(size + 1))
         return np.ldexp(running.astype(np.float64), -bits) + logs[added] - logs[before], off
 
@@ -258,12 +259,12 @@ def draw_jointly(draw: Draw, histogram: Histogram, k: int) -> Ints:
 
 
 def _race(steps: _Steps, draw: Draw, rng: Rng) -> Ints:
-    """Return the block drawn of each group: the first to arrive at ln(−ln(1 − V)) + rate·error − ln Q."""
+    """Return the drawn block of each group: the first to arrive at ln(−ln(1 − V)) + rate·error − ln Q."""
     drawn, begins = rng(len(steps.errors)), starts(steps.sizes)
     v = leading_bits(drawn)
     with np.errstate(divide="ignore"):  # infinite at either end, and rightly so
         low, high = np.log(-np.log1p(-v)), np.log(-np.log1p(-(v + V_STEP)))
-    # Clipped where it is late beyond all doubt: the block of error 0 arrives long before.
+    # Clipped if it is certainly too late: the block of error 0 arrives long before.
     exponents = np.minimum(exponents_of(steps.errors, draw.rate), 1e300)
     logs, off = steps.log_multiplicities()
     most = steps.top.shape[1] * math.log(draw.size + 1)
@@ -290,7 +291,7 @@ def _places(steps: _Steps, blocks: Ints, rng: Rng) -> Ints:
     widths, first = _widths(steps.ranking, top, ranks, steps.errors[blocks])
     places = np.empty_like(top)
     for rank in range(top.shape[1]):
-        # Elements before this one lie among the candidates that it may be, but for the one that attains the error.
+        # Elements before this one are among its candidates, except the one that attains the error.
         free = widths[:, rank] - np.where(ranks == rank, 0, rank)
         places[:, rank] = free_place(places[:, :rank], first[:, rank], uniform_below(free, rng))
     return places
