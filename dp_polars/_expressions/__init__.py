@@ -1,6 +1,6 @@
 """`.dp` on Polars expressions: the namespace, the private expression, and sharing `.dp` with OpenDP.
 
-Imports `_statistics` and below. Here rows come in as Polars runs a plan, and answers go out into its result.
+Imports `_statistics` and below. The input is rows, as Polars runs a plan; answers go into the plan's result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ON_DEMAND = ("best_rows", "choosing", "measuring")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import a module of statistics when it is first used: a process asks few of those that there are."""
+    """Import a module of statistics on first use: a process needs few of them."""
     if name in _ON_DEMAND:
         return importlib.import_module(f"{__name__}.{name}")
     msg = f"module {__name__!r} has no attribute {name!r}"

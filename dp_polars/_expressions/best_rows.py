@@ -37,7 +37,7 @@ def argmax(
     column
         The column's name, or an expression with one output: the scores, integers, floats or decimals.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def argmin(
     column
         The column's name, or an expression with one output: the scores, integers, floats or decimals.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def first_above(
     column
         The column's name, or an expression with one output: as for `mode`, or numbers with a grid.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------

@@ -26,11 +26,11 @@ class WeightedCounts:
 
     of_people: bool
     weights: Weights = ONE_EACH
-    columns: tuple[pl.Expr, ...] = ()  # that of the weights, or none
+    columns: tuple[pl.Expr, ...] = ()  # the column of weights, or none
 
     @classmethod
     def of(cls, counts: object) -> WeightedCounts:
-        """Return the argument `counts` of a choice, if it is "people", "rows" or what `weights` returns."""
+        """Return the argument `counts` of a choice, if it is "people", "rows" or from `weights`."""
         if isinstance(counts, WeightedCounts):
             return counts
         wanted = "'people', 'rows' or dp_polars.weights(…)"
@@ -49,14 +49,13 @@ def weights(
         The weights: a column or expression of numbers or booleans, one for each row. Negative, null and NaN weights
         count as 0.
     max_weight
-        The largest weight of a person (or row), from public knowledge. It is R: the more it is, the more noise there
-        is.
+        The largest weight of a person (or row), from public knowledge. It is R: a larger one means more noise.
     step
         The public step: weights are rounded to its nearest whole multiple, ties to even. Float weights need one. None:
         1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
     of
         What `max_weight` clips. "people": a person's sum for a candidate in a group, on a private frame with a privacy
-        unit, however many rows they have. "rows": each row's weight. Elsewhere it is each row's weight.
+        unit, for any number of rows. "rows": each row's weight. Without a privacy unit it is always each row's weight.
 
     Returns
     -------
@@ -106,7 +105,7 @@ def mode(
     column
         The column's name, or an expression with one output: strings, enums, whole numbers, booleans, dates ….
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -156,7 +155,7 @@ def quantile(
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -202,7 +201,7 @@ def median(
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -237,7 +236,7 @@ def top_k(
     column
         The column's name, or an expression with one output: as for `.dp.mode`.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------

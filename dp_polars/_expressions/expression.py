@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QueryT = TypeVar("QueryT", bound=Query)
 
-# What a draw gives where only the column's type names the candidates (Enum, Boolean), or that of a gap.
+# Type names of a draw if only the column's type names the candidates (Enum, Boolean), or of a gap.
 _ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
 _LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
 _GAPS = {"gap_text": pl.String(), "gap_whole": pl.Int64(), "gap_real": pl.Float64()}
@@ -44,7 +44,7 @@ def _field_of(dtype: pl.DataType) -> str:
 
 
 def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]]:
-    """Return which fields of a draw hold the answers, and of which type, where the column's type tells them."""
+    """Return the fields of a draw with the answers, and their types, if the column's type defines them."""
     if not (query.has_gap and isinstance(dtype, pl.Struct)):
         return [(_field_of(dtype), dtype)]
     answer, gap = pl.Schema(dtype.to_schema()).dtypes()
@@ -68,7 +68,7 @@ _NO_INTERVAL = (
 
 
 def refuse_of_frames(within: Within | None) -> None:
-    """Refuse what private frames alone can do: find a loss by the types of their columns."""
+    """Raise for requests that only private frames support: finding a loss by the types of their columns."""
     if within is not None and within.unreached is not None:
         raise ValueError(within.unreached)
 
@@ -83,13 +83,13 @@ def refuse_open(query: Query) -> None:
         raise ValueError(msg)
 
 
-ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; otherwise the message is its name
+ANSWER = "answer"  # the only field of `AnswerType` if there is an answer; otherwise its name is an error message
 
 
 def raise_if_message(field_name: str) -> str:
     """Raise the message of `AnswerType`, if there is one.
 
-    It is a field name: while a schema is resolved, Polars passes on only what a function that renames fields raises.
+    It is a field name: while Polars resolves a schema, only errors from functions that rename fields reach the user.
     """
     if field_name != ANSWER:
         raise TypeError(field_name)
@@ -98,7 +98,7 @@ def raise_if_message(field_name: str) -> str:
 
 @dataclass(frozen=True)
 class _OnRows(ABC, Generic[QueryT]):
-    """What Polars calls with columns, in threads of its own."""
+    """A function of columns that Polars calls, in threads of its own."""
 
     query: QueryT
 
@@ -111,7 +111,7 @@ class _OnRows(ABC, Generic[QueryT]):
 
 @dataclass(frozen=True)
 class AnswerType(_OnRows[Query]):
-    """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
+    """Returns, for two dummy rows of the columns' types, the type of the answer, or why there can't be one."""
 
     reads_column: bool
     within: Within | None
@@ -192,7 +192,7 @@ class DrawTotals(_OnRows[Total]):
 
 
 def _raw(answers: pl.Series, query: Query) -> pl.Series:
-    """Return answers in the type that a draw has, which is fixed when the expression is built."""
+    """Return answers in the draw's type, which is fixed when the expression is built."""
     if query.fixed_type is not None:
         return answers.cast(query.fixed_type)
     raw = NAMED_BY_COLUMN.to_schema()
@@ -215,7 +215,7 @@ class PrivateExpr(pl.Expr):
     """A private answer as a Polars expression, as the methods of `.dp` return it: every evaluation is a release.
 
     It is a `polars.Expr` and works wherever one does. `alias`, `over` and `name.*` keep the class; every other
-    operation gives a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
+    operation returns a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
     names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
 
     For several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
@@ -226,12 +226,12 @@ class PrivateExpr(pl.Expr):
     query
         The statistic, with its privacy claim.
     within
-        How wrong the answer may be, where that was requested in the place of a loss; `agg` of a private frame finds
-        the loss anew. None: the loss was given.
+        The accuracy, if it was requested instead of a loss; `agg` of a private frame finds the loss anew. None: the
+        loss was given.
     columns
-        The columns that it reads, where they are still known; None after `over`.
+        The columns that it reads, if they are still known; None after `over`.
     named
-        The columns that it reads, under the names of the answers, where that is several columns; else None.
+        If it reads several columns: each column under the name of its answer. Otherwise None.
     """
 
     query: Query
@@ -246,7 +246,7 @@ class PrivateExpr(pl.Expr):
         return private
 
     def _of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
-        """Return the same statistic about one column, where several are read."""
+        """Return the same statistic about one of several columns."""
         one = _drawn(self.query, [column], self.within)
         return self._with(one.alias(name), columns=(column,), named=None)
 
@@ -288,10 +288,10 @@ class PrivateExpr(pl.Expr):
         return PrivateName(self)
 
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
-        """Return the privacy statement of one evaluation, which says what a plain expression can't know.
+        """Return the privacy statement of one evaluation; it lists what a plain expression can't know.
 
-        It knows its statistic, its loss and its mechanism; neither who is a person, nor the data, the groups, the rest
-        of the query, how often it is evaluated, or a budget. The query of a private frame knows all that:
+        It knows its statistic, its loss and its mechanism. It does not know who is a person, the data, the groups, the
+        rest of the query, the number of evaluations, or a budget. The query of a private frame knows all that:
         `PrivateQuery.statement` has the same arguments.
 
         Examples
@@ -394,7 +394,7 @@ class PrivateName(ExprNameNameSpace):
 
 
 def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression of `query` on these terms; by `within`, at the loss of a plain frame."""
+    """Return the private expression of `query` on these terms; `within` finds the loss for a plain frame."""
     asked, within = query.on(terms), terms.within
     if within is not None:
         check_within(asked, within)
@@ -408,7 +408,7 @@ def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: st
 def as_expression(
     query: Query, *columns: IntoColumn, name: str | None = None, within: Within | None = None
 ) -> PrivateExpr:
-    """Return the private expression of `query` about columns; it is named like the first one, or `name`."""
+    """Return the private expression of `query` about columns; its name is that of the first column, or `name`."""
     exprs = [as_column(column) for column in columns]
     warn_if_large(query.claim.loss)
     if not any(expr.meta.has_multiple_outputs() for expr in exprs):
@@ -416,7 +416,7 @@ def as_expression(
         return answer if name is None else answer.alias(name)
     if len(exprs) > 1 or not isinstance(query, HistogramQuery):
         raise ValueError(_ONE_OUTPUT)
-    # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
+    # `agg` of private frames makes one answer per column. A plain frame raises when Polars resolves the type.
     refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
     known = {"query": query, "within": within}
     return PrivateExpr._of(refused, **known, columns=tuple(exprs), named=exprs[0])
@@ -426,7 +426,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> Private
     """Return the private expression about columns of one output each, named like the first one."""
     known = {"query": query, "within": within, "columns": tuple(exprs)}
     checked = silenced(_checked)(exprs, AnswerType(query, bool(exprs), within))
-    if query.claim._is_open:  # there is nothing in it that draws
+    if query.claim._is_open:  # it contains nothing that draws
         return PrivateExpr._of(checked, **known)
     raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
@@ -451,11 +451,11 @@ def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> Private
 
 
 def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
-    """Return a column that has values only where a condition is true; none without a condition."""
+    """Return a column that has values only if a condition is true; nothing without a condition."""
     if where is None:
         return ()
     condition = condition_of("where", where, 'where=pl.col("age") >= 65')
-    # Polars gives a constant one row: so it is some column that is filtered, and has a value in every row.
+    # Polars gives a constant only one row. So we filter some column, and turn it into one without nulls.
     return (pl.col(condition.meta.root_names()[0]).is_null().filter(condition),)
 
 
@@ -493,18 +493,18 @@ def as_column(column: IntoColumn) -> pl.Expr:
 
 
 def _checked(columns: list[pl.Expr], answer_type: AnswerType) -> pl.Expr:
-    """Return a struct of the answer's type, or what raises where a plain expression can't have an answer."""
+    """Return a struct of the answer's type; it raises if a plain expression can't have an answer."""
     return pl.map_batches(columns or [pl.lit(0)], answer_type).name.map_fields(raise_if_message)
 
 
 def _as_answer(drawn: pl.Expr, checked: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
-    """Cast what was drawn to the type of the answer, which may depend on the columns'."""
+    """Cast draws to the type of the answer, which may depend on the columns."""
     answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer
-    if query.has_gap:  # named once only: an expression that is named twice may be drawn twice
+    if query.has_gap:  # name it only once: an expression that is named twice may be drawn twice
         return answer.struct.rename_fields(["answer", "gap"])
-    # The name of the only field must not become the answer's: that is the column's, or its root's after `name.keep`.
+    # The answer's name is the column's, or its root's after `name.keep`, not that of the only field.
     name = columns[0].meta.output_name(raise_if_undetermined=False)
     only = answer.struct[0]
     return only.name.keep() if name is None else only.alias(name)

@@ -32,20 +32,22 @@ def len(  # noqa: A001 (Polars' own name)
     r"""Count the rows of each group, with noise.
 
     The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at most
-    `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
+    `contributions` rows is added or removed. On a private frame, `protect` has the limits and the neighbouring
+    relation.
 
     Parameters
     ----------
     where
-        A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
-        On a private frame it must be row by row, and the other rows do not count toward the limits. None: every row.
+        A condition about the columns of a row, or the name of a Boolean column: only rows for which it is true are
+        counted. On a private frame it must be row by row, and the other rows do not count toward the limits. None:
+        every row.
     within
         As for `.dp.mode`. 0 is for counts of people who can't be beyond the limits: every answer is right, with
         probability 0.95.
     epsilon, rho
-        The privacy loss of one person in all, over all groups: one of them at most, and none with `within`. On a
-        private frame all may be left out, as for `.dp.mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
-        Gaussian noise, both exactly.
+        The privacy loss of one person over all groups: one of them at most, and none with `within`. On a private frame
+        all may be left out, as for `.dp.mode`. `epsilon` draws discrete Laplace noise, `rho` discrete Gaussian noise,
+        both exactly.
     loss_weight
         As for `.dp.mode`.
     contributions
@@ -67,9 +69,9 @@ def len(  # noqa: A001 (Polars' own name)
 
     Notes
     -----
-    P(noise = x) is proportional to exp(−abs(x)·epsilon/T), or exp(−x²·rho/T), where a person has at most T rows (Ghosh,
-    Roughgarden & Sundararajan 2012; Canonne, Kamath & Steinke 2020, arXiv 2004.00010). Gaussian noise is smaller where
-    the rows in one group are bounded, as on a private frame.
+    P(noise = x) is proportional to exp(−abs(x)·epsilon/T), or exp(−x²·rho/T), if a person has at most T rows (Ghosh,
+    Roughgarden & Sundararajan 2012; Canonne, Kamath & Steinke 2020, arXiv 2004.00010). Gaussian noise is smaller if the
+    rows in one group are bounded, as on a private frame.
 
     Proof: :doc:`/proofs/numbers`.
 
@@ -105,7 +107,7 @@ def n_people(
     Parameters
     ----------
     where
-        As for `dp_polars.len`: people are counted who have a row where it is true.
+        As for `dp_polars.len`: people with a row for which it is true are counted.
     all others
         As for `dp_polars.len`.
 
@@ -113,8 +115,8 @@ def n_people(
     -------
     PrivateExpr
         One Int64 per group, which may be negative. A person in more groups than `max_groups` counts in part in each of
-        them. Errors are those of `dp_polars.len`; and on a plain frame Polars raises a ComputeError, since an
-        expression does not know who is a person.
+        them. Errors are those of `dp_polars.len`. On a plain frame Polars raises a ComputeError, since an expression
+        does not know who is a person.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def count(
     column
         The column's name, or an expression with one output: any type.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -178,7 +180,7 @@ def null_count(
     column
         The column's name, or an expression with one output: any type.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -211,7 +213,7 @@ def value_counts(
     column
         The column's name, or an expression with one output: as for `.dp.mode`.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -262,7 +264,7 @@ def sum(  # noqa: A001 (Polars' own name)
     column
         The column's name, or an expression with one output: integers, decimals, floats or booleans (0 and 1).
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -308,7 +310,7 @@ def mean(
     column
         The column's name, or an expression with one output: integers, decimals, floats or booleans.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -346,7 +348,7 @@ def var(
     column
         The column's name, or an expression with one output: numbers, or booleans (0 and 1).
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -385,7 +387,7 @@ def std(
     column
         The column's name, or an expression with one output: as for `var`.
     all others
-        As for the method, which says what is returned, and what raises.
+        As for the method, which also documents results and errors.
 
     Examples
     --------
@@ -415,8 +417,9 @@ def share(
 ) -> PrivateExpr:
     r"""Find the share of the rows of each group for which a condition is true, with noise.
 
-    It is the mean of the condition, true being 1 and false 0: half of the loss pays for a noisy sum, half for a noisy
-    number of rows. In ε, a private frame draws how many rows have it and how many have not, with all of the loss.
+    It is the mean of the condition, as 1 for true and 0 for false: half of the loss pays for a noisy sum, half for a
+    noisy number of rows. In ε, a private frame instead draws two counts with all of the loss: the rows with the
+    condition, and those without.
 
     Proof: :doc:`/proofs/numbers`, :doc:`/proofs/sum-pairs`, and of intervals :doc:`/proofs/mean-intervals`.
 
@@ -424,7 +427,7 @@ def share(
     ----------
     condition
         A condition about the columns of a row, or the name of a Boolean column. On a private frame it must be row by
-        row. A row where it is null is left out of both numbers: of those for whom it is true, and of all.
+        row. A row with null is left out of both numbers: the true rows, and all rows.
     within, rows
         As for `.dp.mean`, as shares: `within=0.02`.
     all others
@@ -433,9 +436,9 @@ def share(
     Returns
     -------
     PrivateExpr
-        One Float64 from 0 to 1 per group, named "share", else as for `.dp.mean`. It is a share of *rows*: with
-        two numbers of people, divide `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release. Where
-        the condition is not Boolean, Polars raises a ComputeError.
+        One Float64 from 0 to 1 per group, named "share", else as for `.dp.mean`. It is a share of *rows*: with two
+        numbers of people, divide `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release. If the
+        condition is not Boolean, Polars raises a ComputeError.
 
     Examples
     --------

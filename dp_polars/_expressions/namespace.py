@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         def dp(self) -> PrivateNamespace: ...
 
 
-# What to ask where users look for another method of `.dp`.
+# Alternatives to other methods that users may look for in `.dp`.
 _A_QUANTILE = "use a high or low quantile, .dp.quantile(0.99, …): an extreme is one person's value."
 _PEOPLE = "dp_polars.n_people(epsilon=…) counts the people of a group; other distinct values are not counted."
 _INSTEAD = {
@@ -85,18 +85,18 @@ class PrivateNamespace(Suggesting):
         r"""Select the most common value of the column in each group, among public candidates.
 
         The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at
-        most `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring
+        most `contributions` rows is added or removed. On a private frame, `protect` has the limits and the neighbouring
         relation. Group keys that come from the data are not protected: see the notes.
 
         Parameters
         ----------
         candidates
             The public answers, at most 10⁷: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls
-            and repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them
-            from the data.
+            and repetitions. They may be left out if the column's type names them (Enum, Boolean). Never take them from
+            the data.
         within
-            The accuracy, in the place of a loss: with probability 0.95 the answer is at most this far off, in the unit
-            of `error_95` (see `PrivateQuery.explain`). The loss is the smallest one of four significant digits. On a
+            The accuracy, instead of a loss: with probability 0.95 the answer is at most this far off, in the unit of
+            `error_95` (see `PrivateQuery.explain`). The loss is the smallest one of four significant digits. On a
             private frame `agg` finds it, in the unit of its budget (in epsilon without one). Elsewhere it is in
             epsilon.
         epsilon, rho
@@ -109,8 +109,8 @@ class PrivateNamespace(Suggesting):
             and 2 gets twice the loss.
         counts
             "people" (the default) or "rows", on a private frame with a privacy unit. The most common destination by
-            aircraft need not be the one by flights. To count rows, a person's rows need a limit. Elsewhere rows are
-            counted. `dp_polars.weights(…)` selects the candidate with the largest sum of a column.
+            aircraft need not be the one by flights. To count rows, a person's rows need a limit. Without a privacy
+            unit, rows are counted. `dp_polars.weights(…)` selects the candidate with the largest sum of a column.
         too_few
             A whole number of at least 1, or None. It adds a public candidate with this constant score, "fewer than
             about this number". If that candidate wins, the answer is null. It costs nothing, because nobody changes a
@@ -253,8 +253,8 @@ class PrivateNamespace(Suggesting):
         r"""Select the public candidate nearest to a quantile of the column in each group, or those nearest to several.
 
         The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups and all quantiles of a list
-        together, if one person with at most `contributions` rows comes or goes. On a private frame, `protect` has the
-        limits and the neighbouring relation.
+        together, if one person with at most `contributions` rows is added or removed. On a private frame, `protect` has
+        the limits and the neighbouring relation.
 
         Parameters
         ----------
@@ -264,15 +264,15 @@ class PrivateNamespace(Suggesting):
         candidates
             The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
             without nulls, NaN and repetitions, in any order. Never take them from the data. None, on a private frame
-            where the loss is left out, too: a public grid between bounds that are found privately, before the answers.
-            Integers have whole numbers, if these are at most 2**16. Other integers, decimals, floats and durations have
-            three significant digits. Dates have days. Datetimes have the finest of 1, 5, 15 and 60 minutes with at most
-            2**16 points, or days.
+            and without a loss: a public grid between bounds that are found privately, before the answers. Integers have
+            whole numbers, if these are at most 2**16. Other integers, decimals, floats and durations have three
+            significant digits. Dates have days. Datetimes have the finest of 1, 5, 15 and 60 minutes with at most 2**16
+            points, or days.
         confidence
-            For one quantile on a private frame: the probability with which the candidate nearest to the true quantile,
-            of the rows that the limits keep, lies between two more columns, `NAME_low` and `NAME_high`. Strictly
-            between 0.5 and 1, with a denominator of at most 10,000. None: no such columns. The answer and both ends
-            share the loss equally, so each errs about three times as far, in rows (with `rho` 1.7 times).
+            For one quantile on a private frame: two more columns, `NAME_low` and `NAME_high`. With this probability the
+            candidate nearest to the true quantile, of the rows that the limits keep, is between them. Strictly between
+            0.5 and 1, with a denominator of at most 10,000. None: no such columns. The answer and both ends share the
+            loss equally, so each errs about three times as far, in rows (with `rho` 1.7 times).
         all others
             As for `mode`.
 
@@ -281,9 +281,9 @@ class PrivateNamespace(Suggesting):
         PrivateExpr
             One answer per group, of the candidates' type. A list of quantiles returns a List of that type, which never
             decreases. Every evaluation is a release: collecting twice pays twice. Without candidates, the answer is
-            null in groups in which few people make it lie beyond all values. `dp_polars.n_people` decides that, and is
-            added if the query has none, with an eighth of the quantile's `loss_weight`. `explain` shows the number, and
-            `release(min_people=…)` changes it.
+            null in groups with so few people that it might be beyond all values. `dp_polars.n_people` decides that, and
+            is added if the query has none, with an eighth of the quantile's `loss_weight`. `explain` shows the number,
+            and `release(min_people=…)` changes it.
 
         Raises
         ------
@@ -297,22 +297,22 @@ class PrivateNamespace(Suggesting):
         count as the ends. Among these values the score is minus the number of rows, in units of 1/den for α = num/den,
         by which the candidate misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows
         below it, A at or below it, N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that,
-        but only 2·den on a private frame without groups or with one, where no row can go from one group to another; in
-        several groups `rho` pays for the worse of a row that stays in its group and one that does not. At α = 1/2 the
-        score is that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows,
+        but only 2·den on a private frame without groups or with one, as no row can go from one group to another. In
+        several groups `rho` pays for the worse of two cases: a row stays in its group, or does not. At α = 1/2 the
+        score is the median's score in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows,
         every candidate is equally likely.
 
-        An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or
-        the last candidate: as many as it takes for each end to miss with probability (1 − confidence)/2, in groups of
-        any size. The released ends are the least and the greatest of the three draws, and the answer as it was drawn,
-        between them.
+        An interval's ends are the same quantile of the group's rows and of further, public rows that equal the first or
+        the last candidate. There are enough of these for each end to miss with probability (1 − confidence)/2, in
+        groups of any size. The released ends are the least and the greatest of the three draws. The answer is between
+        them, as it was drawn.
 
         A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile
         first, and the others from the rows on either side of its answer. A row is in one part of each level, so m
-        quantiles cost L = ⌈log₂(m + 1)⌉ levels, and each draw has the loss epsilon/L or rho/L, where m separate ones
-        would have 1/m each. Rows that equal an answer are divided by a random second digit of 20 bits, which is never
-        published. The claim's `draws` are the levels; its `rate` is for a range of 1, and a draw whose score has the
-        range R has rate/R.
+        quantiles cost L = ⌈log₂(m + 1)⌉ levels. Each draw has the loss epsilon/L or rho/L; m separate ones would have
+        1/m each. Rows that equal an answer are divided by a random second digit of 20 bits, which is never published.
+        The claim's `draws` are the levels. Its `rate` is for a range of 1, and a draw with a score of range R has
+        rate/R.
 
         Proof: :doc:`/proofs/quantiles`.
 
@@ -359,31 +359,31 @@ class PrivateNamespace(Suggesting):
         r"""Select the first candidate of each group, in their public order, whose count is at least about a threshold.
 
         The answer is `epsilon`-differentially private, over all groups together, if one person with at most
-        `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
-        The range R is 2, and 3 under "replace_one".
+        `contributions` rows is added or removed. On a private frame, `protect` has the limits and the neighbouring
+        relation. The range R is 2, and 3 under "replace_one".
 
         Parameters
         ----------
         candidates
-            The public answers, in the order in which they are looked at: as for `mode` a list, a range, a Series, an
-            Arrow array or a `polars.Enum`. Or a `dp_polars.grid`, ascending, which takes no memory: each value counts
-            as its nearest point then, and values beyond the ends count as the ends. Never take them from the data.
+            The public answers in their order: as for `mode` a list, a range, a Series, an Arrow array or a
+            `polars.Enum`. Or a `dp_polars.grid`, ascending, which takes no memory: each value counts as its nearest
+            point then, and values beyond the ends count as the ends. Never take them from the data.
         threshold
             A public number of people or rows, above 0 and at most 2**62: an int, float, Fraction or Decimal.
         rho
-            Must be left out. A budget in rho takes `epsilon`, and is charged epsilon·tanh(epsilon/2) in each group.
+            Must be left out. A budget in rho accepts `epsilon`, and is charged epsilon·tanh(epsilon/2) in each group.
         gap
-            Whether the answer comes with its gap: how many people (or rows) it has above the threshold, with noise that
-            both have. It costs nothing more.
+            Whether to add the gap: by how many people (or rows) the answer is above the threshold, with the noise of
+            both. It costs nothing more.
         all others
             As for `mode`.
 
         Returns
         -------
         PrivateExpr
-            One answer per group, of the column's type (of a Categorical, a String) or of the grid's; null where no
+            One answer per group, of the column's type (of a Categorical, a String) or of the grid's; null if no
             candidate reaches the threshold. With `gap`, a struct: `answer` of that type, and `gap`, an Int64 of at
-            least 0, rounded down; null where the answer is null. Every evaluation is a release: collecting twice pays
+            least 0, rounded down; null if the answer is null. Every evaluation is a release: collecting twice pays
             twice.
 
         Raises
@@ -395,14 +395,14 @@ class PrivateNamespace(Suggesting):
         -----
         Nulls and values outside a list of candidates are ignored. The threshold gets exponential noise once in each
         group, and each count once; the first noisy count that reaches the noisy threshold is the answer. The rate of
-        both is λ = epsilon/(R·T), T the rows of a person, or the groups where people are counted. So the loss does not
-        depend on how many candidates are looked at. Exponential noise has half the variance of the Laplace noise that
-        this is usually drawn with (Dwork & Roth 2014, section 3.6; Durfee 2023, NeurIPS).
+        both is λ = epsilon/(R·T), T the rows of a person, or the groups if people are counted. So the loss does not
+        depend on the number of candidates before the answer. Exponential noise has half the variance of the Laplace
+        noise that this is usually drawn with (Dwork & Roth 2014, section 3.6; Durfee 2023, NeurIPS).
 
-        With probability 0.95 no candidate that was passed over has ln(10)/λ or more above the threshold, and with
-        probability 0.95 the answer of k candidates has more than the threshold less ln(10·k)/λ; `explain` shows both.
-        Where one person has few candidates in a group, `value_counts` is better, and shows all counts; `explain` says
-        so. Time and memory grow with the candidates that somebody has.
+        With probability 0.95 no candidate before the answer is ln(10)/λ or more above the threshold. With probability
+        0.95 the answer among k candidates has more than the threshold minus ln(10·k)/λ. `explain` shows both. If one
+        person has few candidates in a group, `value_counts` is better, and shows all counts; `explain` notes it. Time
+        and memory grow with the number of occurring candidates.
 
         Proof: :doc:`/proofs/first-above`.
 
@@ -444,7 +444,7 @@ class PrivateNamespace(Suggesting):
         r"""Select the k most common values of the column in each group, among public candidates, best first.
 
         The list is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at
-        most `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring
+        most `contributions` rows is added or removed. On a private frame, `protect` has the limits and the neighbouring
         relation.
 
         Parameters
@@ -476,8 +476,8 @@ class PrivateNamespace(Suggesting):
         -----
         Nulls and values outside the candidates are ignored. In a group without rows, all lists are equally likely.
 
-        The counts of the list are not released. Where one person has few candidates in a group, sorted `value_counts`
-        are better: their noise does not grow with k, and they give the counts; `explain` says so. It bounds the largest
+        The counts of the list are not released. If one person has few candidates in a group, sorted `value_counts` are
+        better: their noise does not grow with k, and they show the counts. `explain` notes it. It bounds the largest
         count that is missed: the most by which the j-th best count exceeds the count of the j-th answer, over all j.
 
         The rounds: McKenna & Sheldon 2020 (arXiv 2010.12603); Durfee & Rogers 2019 (arXiv 1905.04273). The joint
@@ -528,19 +528,19 @@ class PrivateNamespace(Suggesting):
         ----------
         sensitivity
             The most that one person can change any one score, *summed over all groups* that this person touches. We
-            don't check this: if it is too small, the answer is less private than `epsilon` says. Or an expression such
-            as `pl.col("price")`: a *public* sensitivity for every row. Then a person's largest change in a group is
+            don't check this. If it is too small, the answer is less private than `epsilon`. Or an expression such as
+            `pl.col("price")`: a *public* sensitivity for every row. Then a person's largest change in a group is
             measured in units of the row's own sensitivity, and these changes must add up to at most 1 over all groups.
-            So where a person touches several groups, each sensitivity must be as many times larger. A row whose
-            sensitivity is null, NaN, infinite or not above 0 can't win. A group may have at most 4,096 rows that can
-            win.
+            So if a person touches several groups, each sensitivity must be as many times larger. A row with a
+            sensitivity that is null, NaN, infinite or not above 0 can't win. A group may have at most 4,096 rows that
+            can win.
         monotonic
             Whether one person moves all scores in the same direction. We don't check this. R is then `sensitivity`
-            instead of twice that. Counts are monotonic where a person comes or goes, but not where one is replaced. It
+            instead of twice that. Counts are monotonic if a person is added or removed, but not if one is replaced. It
             must be left out with a column of sensitivities.
         gap
-            Whether the answer comes with its gap: how much higher (for argmin: lower) its score was than the next one,
-            with noise. It costs nothing more, but needs `epsilon`. It must be left out with a column of sensitivities.
+            Whether to add the gap: how much higher (for argmin: lower) the answer's score was than the next one, with
+            noise. It costs nothing more, but needs `epsilon`. It must be left out with a column of sensitivities.
         gap_step
             The public unit to which a gap is rounded down, above 0. None: 1 for integers, the last digit for decimals.
             Floats need one.
@@ -550,10 +550,10 @@ class PrivateNamespace(Suggesting):
         Returns
         -------
         PrivateExpr
-            The position of the chosen row in its group, UInt32; null where no row has a finite score. With `gap`, a
+            The position of the chosen row in its group, UInt32; null if no row has a finite score. With `gap`, a
             struct: `answer` is the position, and `gap` a Float64 for floats and for a step that is a float or a
-            Fraction, a Decimal for decimals and for a step with decimal places, else Int64; null where no other row has
-            a finite score. Every evaluation is a release: collecting twice pays twice.
+            Fraction, a Decimal for decimals and for a step with decimal places, else Int64; null if no other row has a
+            finite score. Every evaluation is a release: collecting twice pays twice.
 
         Raises
         ------
@@ -562,7 +562,7 @@ class PrivateNamespace(Suggesting):
 
         Notes
         -----
-        Which rows exist, and which of them have a finite score, is taken as public. A row with a null, NaN or infinite
+        The existing rows, and which of them have a finite score, count as public. A row with a null, NaN or infinite
         score can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
 
         With sensitivities D of their own, the score of row i is the least of ((q_i − t·D_i) − (q_j − t·D_j))/(D_i +
@@ -715,7 +715,7 @@ class PrivateNamespace(Suggesting):
         Parameters
         ----------
         all others
-            As for `dp_polars.len`. Rows where the column is not null do not count toward the limits.
+            As for `dp_polars.len`. Rows without a null in the column do not count toward the limits.
 
         Returns
         -------
@@ -763,19 +763,20 @@ class PrivateNamespace(Suggesting):
     ) -> PrivateExpr:
         r"""Add up the values of the column in each group, clipped to public clipping bounds, with noise.
 
-        The column holds integers, decimals, floats or booleans (0 and 1).
+        The column must have integers, decimals, floats or booleans (0 and 1).
 
         Parameters
         ----------
         lower, upper
-            The public clipping bounds, of either sign. A value beyond them counts as the nearer one. The wider they
-            are, the more noise there is. Never take them from the data. None: found privately, on a private frame whose
-            query is `scaled_to` one guarantee.
+            The public clipping bounds, of either sign. A value beyond them counts as the nearer one. Wider ones mean
+            more noise. Never take them from the data. None: found privately, if the query of a private frame is
+            `scaled_to` one guarantee.
         step
             The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
             integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at
-            or below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one where sums
-            would leave 62 bits: `explain` says which. The bounds must be multiples of it, and at most 2**30 of them.
+            or below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one if sums
+            would not fit into 62 bits: `explain` shows it. The bounds must be multiples of it, and at most 2**30 of
+            them.
         per_person
             The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below
             hi; on a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the
@@ -790,7 +791,7 @@ class PrivateNamespace(Suggesting):
         -------
         PrivateExpr
             One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals
-            and for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or
+            and for a step with decimal places, else Int64. A number beyond the type's range becomes its largest or
             smallest one. The sum of a group without values is 0 plus noise. Every evaluation is a release. On a private
             frame, values of people beyond the limits count in part, as in `dp_polars.len`.
 
@@ -801,9 +802,9 @@ class PrivateNamespace(Suggesting):
 
         Notes
         -----
-        Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. Where values
-        are no multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and
-        to intervals.
+        Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. If values are
+        no multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and to
+        intervals.
 
         Proof: :doc:`/proofs/numbers`.
 
@@ -857,7 +858,7 @@ class PrivateNamespace(Suggesting):
             As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
         rows
             With `within` only: a public number of rows with a value, counted under the limits. A group with fewer may
-            be further off, for the sum and the number of its rows have the same noise.
+            be further off, because the sum and the number of its rows have the same noise.
         all others
             As for `dp_polars.len`.
 
@@ -927,8 +928,8 @@ class PrivateNamespace(Suggesting):
         lower, upper, step
             As for `sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
         ddof
-            The divisor is the noisy number of values less this number, as in Polars: 0 or 1. With 1, the variance is
-            0 if the noisy number is at most 1.
+            The divisor is the noisy number of values minus this number, as in Polars: 0 or 1. With 1, the variance is 0
+            if the noisy number is at most 1.
         within, rows
             As for `mean`, in the column's unit, squared.
         all others
@@ -937,8 +938,8 @@ class PrivateNamespace(Suggesting):
         Returns
         -------
         PrivateExpr
-            One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed; with
-            ddof=1 up to twice that. Otherwise as for `mean`.
+            One Float64 per group, from 0 to ((upper - lower) / 2)², the most for values between the bounds; with ddof=1
+            up to twice that. Otherwise as for `mean`.
 
         Raises
         ------
@@ -949,7 +950,7 @@ class PrivateNamespace(Suggesting):
         -----
         Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of
         it. Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of
-        them. Where (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than
+        them. If (upper - lower) / step is at most 2**15, they are exact. Beyond, the variance is off by less than
         2**-30 of the largest one.
 
         Proof: :doc:`/proofs/numbers`.
@@ -1002,7 +1003,7 @@ class PrivateNamespace(Suggesting):
         lower, upper, step, ddof
             As for `var`.
         within, rows
-            As for `mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
+            As for `mean`, in the column's unit. It applies to values of any deviation. If the deviation is not near 0,
             the error is far smaller.
         all others
             As for `dp_polars.len`.
@@ -1107,7 +1108,7 @@ class PrivateNamespace(Suggesting):
 
 
 class Col(Protocol):
-    """The type of `col` to type checkers; its calls and attributes are those of `polars.col`."""
+    """The type of `col` to type checkers; it has the calls and attributes of `polars.col`."""
 
     def __call__(
         self,
@@ -1131,5 +1132,5 @@ class _Columns(type(pl.col)):  # type: ignore[misc]  # Polars' own class
         return column
 
 
-# With a type that says that its columns have `.dp`.
+# Its type has columns with `.dp`.
 col: Col = _Columns()

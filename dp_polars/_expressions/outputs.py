@@ -20,8 +20,9 @@ def read_by_row(
 ) -> tuple[tuple[pl.Expr, ...], bool]:
     """Return the columns of an output, the first one without its last `filter`, and whether it had one.
 
-    No row is left out of a column: where the condition is false or null, the value is null, which every statistic
-    ignores before any limit; one that `counts_nulls` ignores what is not null instead. Weights need no filter then.
+    No row is left out of a column: if the condition is false or null, the value becomes null. Every statistic ignores
+    null before any limit; one that `counts_nulls` gets a value instead, and ignores values. Weights need no filter
+    then.
     """
     if any(_filtered(weights) is not None for weights in columns[1:]):
         msg = (
@@ -41,7 +42,7 @@ def read_by_row(
 
 
 def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
-    """Return what a column's last `filter` filters, and its condition; None if the last transformation is another."""
+    """Return the input of a column's last `filter`, and its condition; None if another call is last."""
     match column.meta.pop():
         case [inner] if inner.meta.undo_aliases().meta.eq(column.meta.undo_aliases()):  # a name
             return _filtered(inner)
@@ -53,7 +54,7 @@ def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
 def outputs_of(
     expr: object, name: str | None, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]
 ) -> Iterator[tuple[str | None, object]]:
-    """Yield the answers that an argument of `agg` stands for, each with its name there; of no column in `left_out`."""
+    """Yield the answers of an argument of `agg`, each with its name; none of a column in `left_out`."""
     expr = getattr(expr, OURS, expr)
     if not isinstance(expr, PrivateExpr) or expr.named is None or expr.columns is None:
         yield name, expr
@@ -97,7 +98,7 @@ def _root(tree: object) -> object:
 
 
 def _roots(tree: object) -> Iterator[object]:
-    """Yield every choice of columns in an expression; None for one of which a function makes a single column."""
+    """Yield every choice of columns in an expression; None for a choice that a function turns into one column."""
     match tree:
         case {"Selector": choice}:
             yield choice

@@ -16,7 +16,7 @@ import polars as pl
 from dp_polars._base.calls import called
 
 _THEIR_MODULE = "opendp.extras.polars"
-# Where an expression of theirs has ours: a call without a loss may mean either, and a private frame takes ours.
+# OpenDP's expressions have ours here: a call without a loss may mean either, and a private frame uses ours.
 OURS = "_of_dp_polars"
 
 Accessor = TypeVar("Accessor", bound=type)
@@ -38,10 +38,10 @@ class _Watch(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the specification that the other finders have, with a loader that tells us."""
+        """Return the specification from the other finders, with a loader that registers our methods."""
         if fullname != _THEIR_MODULE or self._asking:
             return None
-        self._asking = True  # others may ask all finders, too
+        self._asking = True  # other finders may ask all finders, too
         try:
             found = (finder.find_spec(fullname, path, target) for finder in sys.meta_path)
             spec = next((spec for spec in found if spec is not None), None)
@@ -70,18 +70,18 @@ def _register(ours: type, module: ModuleType | None) -> None:
         shared = [name for name in vars(ours) if not name.startswith("_") and hasattr(theirs, name)]
         methods: dict[str, Any] = {name: _shared(name, ours, theirs) for name in shared}
         methods["expr"] = property(lambda self: self._expr)  # which their methods read
-        # No module holds this class under a name, by which a pickle would look for it.
+        # A pickle would look for this class by its name in a module, and no module has it.
         both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda self: (_accessor, (self._expr,))})
     pl.api.register_expr_namespace("dp")(both)
 
 
 def _accessor(expr: pl.Expr) -> object:
-    """Return `.dp` of an expression: what is registered where a pickle is read."""
+    """Return `.dp` of an expression: the accessor that is registered where a pickle is read."""
     return expr.dp  # type: ignore[attr-defined]
 
 
 def _unregister() -> None:
-    """Take away the accessor that there is, if ours or OpenDP's: Polars would warn of another's only."""
+    """Remove the current accessor if it is ours or OpenDP's: then Polars warns only about others."""
     accessor = getattr(pl.Expr, "dp", None)
     if accessor is not None and accessor.__module__.partition(".")[0] in ("dp_polars", "opendp"):
         del pl.Expr.dp  # type: ignore[attr-defined]
@@ -93,7 +93,8 @@ def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
     our_parameters, their_parameters = inspect.signature(our).parameters, inspect.signature(their).parameters
     keywords = {name: p for name, p in our_parameters.items() if p.kind is p.KEYWORD_ONLY}
     places = [p for name, p in our_parameters.items() if name not in keywords]
-    # Theirs stand behind ours where ours are their first ones, too. Otherwise both are optional, and theirs have names.
+    # If our parameters begin with theirs, their further ones follow ours. Otherwise both are optional, and theirs are
+    # keywords.
     goes_on = list(their_parameters)[: len(places)] == [p.name for p in places]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if goes_on else inspect.Parameter.KEYWORD_ONLY
     only_theirs = [
@@ -111,11 +112,11 @@ def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
         if defaults and len(args) < len(their_parameters):  # one of them is `self`
             unnamed = {name: value for name, value in kwargs.items() if name not in only_ours}
             asked = None
-            with suppress(AttributeError, TypeError, ValueError):  # what only they take
+            with suppress(AttributeError, TypeError, ValueError):  # arguments that only they have
                 asked = cast("pl.Expr", our(self, *args, **kwargs))
             try:
                 answer = cast("pl.Expr", their(self, *args, **unnamed))
-            except (TypeError, ValueError):  # what only we take
+            except (TypeError, ValueError):  # arguments that only we have
                 if asked is None:
                     raise
                 return asked

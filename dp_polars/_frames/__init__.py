@@ -1,5 +1,5 @@
-"""Private frames, as users write them: protect, steps, joins, queries, cubes, publications.
+"""The user's side of private frames: protect, transformations, joins, queries, cubes, publications.
 
-Begin with `frame.PrivateFrame`. Imports `_release`, the engines and below. Private rows come in by a source and are
-read by an engine, after the charge; a release is all that goes out.
+Begin with `frame.PrivateFrame`. Imports `_release`, the engines and below. A source provides private rows, and an
+engine reads them after the charge. The only output is a release.
 """

@@ -30,18 +30,18 @@ def refuse_wide_integers(work: Work | KeyWork) -> None:
 
 
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
+    """Return the privacy claim in a Parquet file from `PrivateQuery.sink_parquet`.
 
-    A ValueError where it carries none.
+    ValueError if it contains none.
 
     Returns
     -------
     dict
         `date` (ISO), `protection` (who is a person, and the limits), `groups` (their number), `loss` (of one person to
         the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
-        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `limits` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
-        of `Cube.write` has none, for `CubeQuery.statement` gives it.
+        and the `exact` ratio), `delta` (only for keys), `neighboring_relation`, `privacy_unit`, `limits` (name ->
+        number, for the output's limits). `statement` is the `Statement` of the release. A file of `Cube.write` has
+        none: use `CubeQuery.statement`.
     """
     from pyarrow import parquet
 

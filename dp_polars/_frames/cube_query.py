@@ -1,4 +1,4 @@
-"""The statistic whose answer is a cube: a count in each combination of public values, or tables over some of them."""
+"""The query for a cube: a count in each combination of public values, or tables over some of them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _SEVERAL_CELLS = (
     'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with limits on their rows.'
 )
 _TABLES = "must be a list of tuples of names of dimensions"
-# Sums of as many cells as there may be then fit into 64 bits, but with a probability far below 2**-100; and into floats
-# as multiples of one over `UNITS`.
+# Then sums of the most cells fit into 64 bits, except with a probability far below 2**-100; and into floats as
+# multiples of one over `UNITS`.
 _LARGEST_SCALE, LARGEST_SCALE_OF_TABLES = 2**32, 2**20
-# A combination of all dimensions is numbered in 64 bits, and tables have few enough subsets that these take seconds.
+# Combinations of all dimensions need numbers of 64 bits, and the subsets of tables take at most seconds.
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
 # Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
 _CACHED, _SLICE = 1 << 17, 1 << 19
@@ -55,12 +55,12 @@ _NONE = Fraction(0)
 
 @dataclass(frozen=True)
 class CubeWork(Work):
-    """The work of tables: one histogram of all combinations that have rows, from which those that are drawn follow."""
+    """The work of tables: one histogram of all occurring combinations, from which the drawn histograms follow."""
 
-    plan: TablePlan = field(kw_only=True)  # what is drawn, and for which tables
+    plan: TablePlan = field(kw_only=True)  # the draws, and the tables that follow from them
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
-        """Draw once for each cell of each histogram: in one column, one after the other."""
+        """Draw once for each cell of each histogram, one after the other: one column."""
         (cells,), drawn = histograms, list[pl.Series]()
         sums = sums_of(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
         for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
@@ -110,7 +110,7 @@ def sums_of(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> 
 
 
 def _together(sizes: Axes, tables: Sequence[Axes]) -> list[Axes]:
-    """Return few tables, not much larger, of which all others are sums."""
+    """Return few tables, not much larger, that all others are sums of."""
     left, found = sorted(tables, key=len, reverse=True), []
     while left:
         axes = {*left[0]}
@@ -135,7 +135,7 @@ class CubeRequest(Request):
     shares_sums = False
 
     sizes: tuple[int, ...] = ()  # how many values each dimension has
-    # The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
+    # The positions of the dimensions of each wanted table. Empty: one table of all dimensions, as it is drawn.
     tables: tuple[tuple[int, ...], ...] = ()
     drawn: tuple[tuple[int, ...], ...] = ()
 
@@ -150,7 +150,7 @@ class CubeRequest(Request):
     def of_tables(
         cls, pipeline: Pipeline, columns: Sequence[pl.Series], weights: Mapping[Axes, Fraction], query: Count
     ) -> CubeRequest:
-        """Return the request of tables: which histograms are drawn, and how exactly, follows from public numbers.
+        """Return the request of tables: public numbers decide which histograms are drawn, and how exactly.
 
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
@@ -212,7 +212,7 @@ class CubeRequest(Request):
         return super()._errors(ask, types) | {"groups": self.plan.cells(self.drawn[self.asks.index(ask)])}
 
     def _lines(self, engine: Engine[Released] | None) -> list[Line[HistogramQuery]]:
-        """Return a line for each table that is wanted, and for each other one that is drawn for these."""
+        """Return a line for each wanted table, and for each other table that is drawn for these."""
         if not self.tables:
             return super()._lines(engine)
         plan, columns = self.plan, cast("Product", self.keys).values
@@ -236,14 +236,14 @@ class CubeRequest(Request):
 
 
 def as_part(claim: Claim, part: Fraction) -> Claim:
-    """Return a claim of a part of the loss; without a loss, of a part of what it is to get."""
+    """Return a claim with a part of the loss; while the loss is undecided, with a part of its weight."""
     if claim._loss_weight is not None:
         return replace(claim, _loss_weight=claim._loss_weight * part)
     return replace(claim, loss=Loss(claim.loss.value * part, claim.loss.unit))
 
 
 def name_of(columns: Sequence[pl.Series], axes: Axes) -> str:
-    """Return what a table is called: no two are called the same, whatever the dimensions are called."""
+    """Return the name of a table. No two tables have the same name, for any names of dimensions."""
     shown = repr if any("," in column.name or not column.name for column in columns) else str
     names = ", ".join(shown(columns[axis].name) for axis in axes)
     return f"count by {names}" if axes else "count of all"
@@ -252,9 +252,9 @@ def name_of(columns: Sequence[pl.Series], axes: Axes) -> str:
 def of_table(protection: Protection, sizes: Axes, axes: Axes, query: Count) -> Count:
     """Return the count in each combination of some dimensions, under the limits.
 
-    It is of the rows that are kept in all combinations. A person has T of them, at most m in one combination; so at
-    most T, and at most m for each combination that a count adds up, in one count. That is its own spread: in rho T²
-    where all meet, not k·m² + r².
+    It counts the rows that the limits keep in all combinations. A person has T of them, at most m in one combination.
+    So one count has at most T, and at most m for each combination that it adds up. That is its own spread: in rho T² if
+    all are in one count, not k·m² + r².
     """
     every = math.prod(sizes)
     groups = math.prod(sizes[axis] for axis in axes)
@@ -295,7 +295,7 @@ class CubeQuery(PrivateQuery):
     It is a `PrivateQuery`, but for its release: a `Cube`.
     """
 
-    def release(  # type: ignore[override]  # what a cube answers is no frame, and its intervals come with the answers
+    def release(  # type: ignore[override]  # a cube's answers are no frame, and include their intervals
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
         *,
@@ -314,7 +314,7 @@ class CubeQuery(PrivateQuery):
             return query._made(release_all([part], self.budget, ignore_cache=ignore_cache)[0])
 
     def _made(self, released: pl.DataFrame) -> Cube:  # type: ignore[override]
-        """Return what a release gave as it is used."""
+        """Return the cube from the drawn columns."""
         return cube_of(released, cast("CubeRequest", self._request).plan, json.dumps(self._request.claim_for_json()))
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
@@ -371,32 +371,33 @@ class Cubes:
         Parameters
         ----------
         dimensions
-            Name of a column -> its public values, as for `group_by`. Never take them from the data. Rows with null, or
-            a value that is not listed, in one of them are left out of all tables. Without `tables`, there are at most
-            10⁷ combinations, and with them 2⁶².
+            Name of a column -> its public values, as for `group_by`. Never take them from the data. A row with null or
+            an unlisted value in one of them is left out of all tables. Without `tables`, there are at most 10⁷
+            combinations, and with them 2⁶².
         counts
-            "people" needs `max_groups=1` in `protect`: an answer adds up cells, and so it
-            would count a person once for each of their cells. "rows" needs contribution limits, as `dpp.median`:
-            further rows of a person are dropped at random, and `max_norm` does nothing.
+            "people" needs `max_groups=1` in `protect`: an answer adds up cells, and so it would count a person once for
+            each of their cells. "rows" needs contribution limits, as `dpp.median`: further rows of a person are dropped
+            at random, and `max_norm` does nothing.
         tables
             The tables that are wanted, each over some of the dimensions: `[("hospital",), ("hospital", "year")]`; `()`
-            is the number of all. Which histograms are drawn for them, and how exactly, makes their mean variance as
-            small as it can be; all answers come from one fit, and what two of them share agrees exactly. The noise is
-            discrete Gaussian, so the loss is in rho, or a guarantee. None: one table of all dimensions, as it is drawn.
+            is the number of all. The histograms that are drawn for them, and their noise, make the mean variance as
+            small as possible. All answers come from one fit, so they agree exactly. The noise is discrete Gaussian, so
+            the loss is in rho, or a guarantee. None: one table of all dimensions, as it is drawn.
         weights
-            How much the mean variance of each table matters, above 0. None: equally.
+            The weight of each table's mean variance, above 0. None: equal weights.
         epsilon, rho
             The loss, at most one of them. With `tables` epsilon needs a delta. None: `scaled_to` of the query, or of
-            its publication, says it.
+            its publication, sets it.
         delta
-            With epsilon: the cube keeps (epsilon, delta)-differential privacy, as by `PrivateQuery.scaled_to`.
+            With epsilon: the cube is (epsilon, delta)-differentially private, as by `PrivateQuery.scaled_to`.
         loss_weight
             Set while the loss is undecided: the weight of the whole cube in the joint guarantee.
 
         Returns
         -------
         CubeQuery
-            Its `release` gives a `Cube`. A cell is a group: `max_groups` limits in how many cells a person counts.
+            Its `release` returns a `Cube`. A cell is a group: `max_groups` limits the number of cells in which a person
+            counts.
 
         Raises
         ------
@@ -440,13 +441,13 @@ class Cubes:
                 "Hint: epsilon=1, delta=1e-6; or leave tables out, where all combinations are few."
             )
             raise ValueError(msg)
-        # Where every row is a person, rows are people.
+        # If every row is a person, rows are people.
         what: Literal["people", "rows"] = "rows" if self._pipeline.protection.privacy_unit is None else counts
         given_loss = (epsilon, rho) if delta is None else (None, None)
         mechanism = None if wanted is None else "discrete_gaussian"
         terms = Terms.of(*given_loss, mechanism=mechanism, within=None, loss_weight=loss_weight)
         query = Count(what, claim_on(terms, "number"))
-        # Rows are drawn for a cube, so the norm does not limit them.
+        # For a cube, a subset of the rows is drawn, so the norm does not limit them.
         pipeline = replace(self._pipeline, protection=replace(self._pipeline.protection, max_norm=None))
         if wanted is None:
             request = CubeRequest.over(pipeline, columns, query)

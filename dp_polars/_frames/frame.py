@@ -1,4 +1,4 @@
-"""The private frame, and what it refuses."""
+"""The private frame, and its refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _RELEASE = "request private answers with agg(…), then release() the query."
 _COMBINES = "combines the rows of several people, and would show the result without noise"
 
-# The last rule is for what no other names.
+# The last rule is for methods that no other rule names.
 METHODS = (
     Rule(
         names("head limit slice tail first last sample top_k bottom_k gather gather_every"),
@@ -138,19 +138,19 @@ METHODS = (
 
 
 def refusal(method: str, call: str = "") -> str:
-    """Return why a private frame does not have a method, written as `call`, and what to do instead."""
+    """Return why a private frame lacks a method, written as `call`, and an alternative."""
     family = re.sub("^(iter|sink|to|write)_.*", r"\1_…", method)
     rule = next(rule for rule in METHODS if not rule.steps or method in rule.steps or family in rule.steps)
     return rule.message(call or method, "this")
 
 
 class Refusing:
-    """Says what to do instead of a method of Polars that would reveal private rows."""
+    """Raises for methods of Polars that would reveal private rows, with an alternative."""
 
-    if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
+    if not TYPE_CHECKING:  # so that type checkers see only real methods
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name in ("_df", "_ldf"):  # of what a function of Polars is given
+            if name in ("_df", "_ldf"):  # attributes that functions of Polars read from their arguments
                 msg = (
                     f"'PrivateFrame' object has no attribute {name!r}: a function of Polars was given a private frame, "
                     "whose rows it must not see.\n\n"
@@ -182,9 +182,9 @@ _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates wi
 class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
-    Every method gives a new frame. The transformations before `agg` must be row by row, which is proved for each whole
-    expression. A transformation that a value could make raise is changed to give null instead (casts are not strict).
-    The privacy unit can't be changed or dropped.
+    Every method returns a new frame. The transformations before `agg` must be row by row, which is proved for each
+    whole expression. If a value could make a transformation raise, it returns null instead (casts are not strict). The
+    privacy unit can't be changed or dropped.
     """
 
     def __init__(self, pipeline: Pipeline, source: pl.LazyFrame | None, budget: Budget | None) -> None:
@@ -215,7 +215,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         """Keep the rows for which all predicates are true.
 
         Predicates are Boolean expressions of the columns of a row, names of Boolean columns, or `name=value`: the
-        column equals the constant. One that is not row by row is a TypeError or ValueError.
+        column equals the constant. TypeError or ValueError if one is not row by row.
         """
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
         return self._then("filter", (*expressions_of(predicates, {}, strings=True), *equal))
@@ -223,8 +223,8 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     def with_columns(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Add or replace columns, row by row. Windows over one person's rows belong before `protect`.
 
-        They are expressions, names of columns or named constants. A TypeError or ValueError where one is not row by
-        row, or changes the privacy unit. How sums of a row's list are exact: see :doc:`/proofs/whole-numbers`.
+        They are expressions, names of columns or named constants. TypeError or ValueError if one is not row by row, or
+        changes the privacy unit. On exact sums of a row's list, see :doc:`/proofs/whole-numbers`.
         """
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
@@ -252,13 +252,13 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             Public rows that have each key at most once (for "semi" and "anti" it may repeat); a LazyFrame is collected
             at once.
         on
-            The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
-            Categoricals are compared as text.
+            The columns that must be equal, with the same names in both frames. Null equals nothing. Categoricals are
+            compared as text.
         how
             "left" keeps rows without a partner (their new columns are null), "inner" drops them. "semi" keeps the rows
             that have a partner, "anti" those without, and neither brings a column.
         left_on, right_on
-            Instead of `on`, where the names differ: this frame's columns, and the other frame's.
+            Instead of `on`, if the names differ: this frame's columns, and the other frame's.
 
         Returns
         -------
@@ -268,8 +268,8 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         Raises
         ------
         TypeError, ValueError
-            If a frame lacks a column, or it is of another type or none that can be joined; if the public frame repeats
-            a key, or has a column named like the privacy unit; if the other frame is private.
+            If a frame lacks a column, or its type differs or can't be joined. If the public frame repeats a key, or has
+            a column named like the privacy unit. If the other frame is private.
         """
         if isinstance(other, PrivateFrame):
             keys = code_of(on=on, left_on=left_on, right_on=right_on, how=how)
@@ -286,7 +286,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         keys, *more
             Names of columns: the groups are combinations of their values that enough people have. A part of the
             guarantee selects them before they are answered, so the query must be `scaled_to` an epsilon and a delta,
-            and its outputs have no loss of their own. `explain` says from how many people on a group is shown. Null is
+            and its outputs have no loss of their own. `explain` shows how many people a shown group needs. Null is
             never a key. Floats are refused.
 
             Or public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
@@ -294,7 +294,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
             of a Categorical as String.
         **named
-            Refused: expressions are made into columns before, by `with_columns`. One row for each person is made before
+            Refused: make columns of expressions first, with `with_columns`. Make one row for each person before
             `protect`.
 
         Returns
@@ -359,8 +359,8 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     ) -> PrivateQuery:
         r"""Select the keys that enough people have, if you can't list them.
 
-        The release is (epsilon, delta)-DP for one person, or delta-approximately rho-zCDP. A key that one person alone
-        has is shown with probability at most delta. It costs what one person loses over all keys together.
+        The release is (epsilon, delta)-DP for one person, or delta-approximately rho-zCDP. A key of only one person is
+        shown with probability at most delta. The cost is one person's loss over all keys together.
 
         Parameters
         ----------
@@ -369,23 +369,23 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             of these columns is left out. Floats are refused.
         delta
             Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent in addition to the
-            loss. Where no loss is given, it may be left out: `scaled_to` with a delta then gives keys the part that is
-            for them, shared by their `loss_weight`.
+            loss. If no loss is given, it may be left out: `scaled_to` with a delta then gives keys their part of it, by
+            their `loss_weight`.
         epsilon, rho
             The loss, at most one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
-            the numbers of people, and a threshold. None: `scaled_to` of the query, or of its publication, says it.
+            the numbers of people, and a threshold. None: `scaled_to` of the query, or of its publication, sets it.
         loss_weight
             Set while the loss is undecided: the weight of this query in the joint guarantee.
         with_counts
-            Whether the noisy numbers of people come along, in a column "count". Only with rho.
+            Whether to add the noisy numbers of people, in a column "count". Only with rho.
 
         Returns
         -------
         PrivateQuery
             Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
-            of it into `mode(candidates)`. `intervals=True` adds nothing to it. Its `explain` has one row, which says
-            from how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of
+            of it into `mode(candidates)`. `intervals=True` adds nothing to it. Its `explain` has one row: the numbers
+            of people from which on a key is shown with probabilities of 95, 50 and 5 %. Its `rate` is the epsilon of
             one key, or one over the standard deviation of the noise.
 
         Raises
@@ -396,9 +396,9 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
 
         Notes
         -----
-        Where there is a privacy unit, people are counted; rows elsewhere, each of another person. A person who has more
-        keys than `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger
-        that limit, the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
+        With a privacy unit, people are counted. Without one, every row is a person. A person with more keys than
+        `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger that limit,
+        the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
 
         With epsilon: Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1). With rho: Canonne,
         Kamath & Steinke 2020 (arXiv 2004.00010); Bun & Steinke 2016 (arXiv 1605.02065, Definition 8.1).
@@ -471,8 +471,8 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         max_groups, max_rows_per_group, max_rows, max_norm
             As for `protect`: public integers of at least 1. None: no such limit. If left out, a limit stays as it is.
         found
-            `PrivateQuery.found` of a release: its limits, where no other one is given; of several that were found for
-            different outputs the largest.
+            `PrivateQuery.found` of a release: its limits, unless another one is given. If different outputs have
+            different ones, the largest is used.
 
         Returns
         -------
@@ -533,18 +533,18 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         ----------
         *exprs, **named
             Private answers (`pl.col("x").dp.median(…)`, `dp_polars.n_people(…)`), named by their column or by the
-            keyword. The loss of each is what one person loses to it in all. The relation and the contribution limits
-            are those of the frame: `with_limits` sets other ones, for a query of its own. Where `filter` is the last
-            step of the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for which it is not true
-            are ignored like nulls, before any limit. Several columns (`pl.col("a", "b")`, or a selector or a pattern on
-            a frame with data) are one output each, with the whole loss each, named by their columns:
+            keyword. Each loss covers everything that one person contributes. The frame has the relation and the
+            contribution limits: `with_limits` sets other ones, for a query of its own. If `filter` is the last call on
+            the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for which it is not true are
+            ignored like nulls, before any limit. Several columns (`pl.col("a", "b")`, or a selector or a pattern on a
+            frame with data) are one output each, with the whole loss each, named by their columns:
             `name.suffix("_mean")` renames all. A selector leaves out the privacy unit and the keys.
 
         Returns
         -------
         PrivateQuery
-            Nothing is read before its `release`. A TypeError or ValueError where an expression is no private answer,
-            names repeat, or the rows of a person are not bounded enough.
+            Nothing is read before its `release`. TypeError or ValueError if an expression is no private answer, names
+            repeat, or the rows of a person are not bounded enough.
         """
         return self._ask(None, exprs, named)
 
@@ -643,7 +643,7 @@ def _check_names(call: str, columns: tuple[object, ...]) -> None:
 
 
 def _name_of(key: object) -> str | None:
-    """Return which column a key names, or makes; None where it is no name."""
+    """Return the column that a key names or creates; None if it is no name."""
     if isinstance(key, pl.Expr):
         return key.meta.output_name(raise_if_undetermined=False)
     return key if isinstance(key, str) else None

@@ -103,12 +103,12 @@ class Steps:
         return self._then("filter", (~reduce(and_, true).fill_null(value=False),) if true else (), "remove")
 
     def drop(self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True) -> Self:
-        """Leave columns out. The privacy unit stays, even if a selector covers it; named, it is a ValueError."""
+        """Leave columns out. The privacy unit stays if a selector covers it. To name it is a ValueError."""
         gone = self._but_the_unit(selector("drop", columns, strict=strict), columns, "drop")
         return self._then("select", (cs.all() - gone,), "drop")
 
     def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> Self:
-        """Give columns other names. A ValueError where the privacy unit would get one, or another column its name."""
+        """Give columns other names. ValueError if the privacy unit would get one, or another column its name."""
         if not (isinstance(mapping, Mapping) or callable(mapping)):
             msg = f"rename: mapping must be a dict of names or a function of them, got {given(mapping)}."
             raise TypeError(msg)
@@ -122,7 +122,7 @@ class Steps:
         *,
         strict: bool = True,  # noqa: ARG002
     ) -> Self:
-        """Convert columns to other types. The privacy unit keeps its own; named, it is a ValueError.
+        """Convert columns to other types. The privacy unit keeps its own. If it is named, that is a ValueError.
 
         Values that do not fit become null. `strict` is ignored: an error would reveal that a row has such a value.
         """
@@ -160,9 +160,9 @@ class Steps:
         ----------
         value
             A constant, which fills the columns of its kind (numbers fill columns of all numbers), or an expression,
-            which fills all. One that is not row by row, or does not fit all columns, is a ValueError.
+            which fills all. ValueError if it is not row by row, or does not fit all columns.
         strategy, limit
-            Refused: they take values from other rows.
+            Refused: they use values of other rows.
         matches_supertype
             Whether a number also fills columns of other numeric types than Int64 (of an int) or Float64.
         """
@@ -181,12 +181,12 @@ class Steps:
         *more_columns: ColumnNameOrSelector,
         separator: str | None = None,
     ) -> Self:
-        """Put the fields of structs in their place. A ValueError where the privacy unit, or its name, is among them."""
+        """Put the fields of structs in their place. ValueError if the privacy unit, or its name, is among them."""
         named = (columns, more_columns)
         return self._after(Unnest(self._but_the_unit(selector("unnest", named), named, "unnest"), separator))
 
     def pipe(self, function: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a function makes of the private frame: `function(frame, *args, **kwargs)`."""
+        """Return `function(frame, *args, **kwargs)`, as in Polars."""
         return function(self, *args, **kwargs)
 
     def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
@@ -206,10 +206,10 @@ class Steps:
         empty_as_null: bool = False,
         keep_nulls: bool = True,
     ) -> Self:
-        """Make a row for each element of a list. The limits of `protect` count the rows that come out.
+        """Make a row for each element of a list. The limits of `protect` count the new rows.
 
         It must be one column of lists or arrays, and there must be a privacy unit: else a TypeError or ValueError.
-        Whether an empty list, and null, is a row with null or none, say `empty_as_null` and `keep_nulls`.
+        `empty_as_null` and `keep_nulls` decide whether an empty list, and null, becomes a row with null or none.
         """
         self._pipeline.protection.refuse_no_unit("explode", _NO_UNIT)
         flags = flag("explode: empty_as_null", empty_as_null), flag("explode: keep_nulls", keep_nulls)
@@ -228,12 +228,12 @@ class Steps:
         Parameters
         ----------
         on
-            The columns whose values become rows, all of one type; None: all but those of `index`. Errors tell where it
-            names the privacy unit or there is none, where columns are of several types, or names repeat.
+            The columns whose values become rows, all of one type; None: all but those of `index`. It is an error if it
+            names the privacy unit or there is none, if columns are of several types, or if names repeat.
         index
             The columns that stay, and the privacy unit in any case.
         variable_name, value_name
-            The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
+            The names of the new columns, "variable" and "value" if left out: the source of a value, and the value.
         """
         self._pipeline.protection.refuse_no_unit("unpivot", _NO_UNIT)
         names = ["variable" if variable_name is None else variable_name, "value" if value_name is None else value_name]
@@ -316,7 +316,7 @@ class Unpivot(Step):
         if len({*left}) < len(left):
             msg = f"unpivot: variable_name, value_name and the columns that stay must be different, got {left}."
             raise ValueError(msg)
-        # Polars fails, depending on what is read later, where a new column is named like one of `on`.
+        # If a new column has the name of one of `on`, Polars may fail later.
         variable, value = free_names(2, schema)
         names = {variable: self.variable_name, value: self.value_name}
         return lambda rows: rows.unpivot(on, index=stays, variable_name=variable, value_name=value).rename(names)

@@ -1,4 +1,4 @@
-"""What is tried on one person's rows after `protect`: one refusal, with what to write before it."""
+"""Refusals of transformations of one person's rows after `protect`, with the code to use before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse_own_rows(call: str, recipe: str, unit: PrivacyUnit, *, has_rows: bool, max_rows: object = ...) -> NoReturn:
-    """Refuse what looks at several rows of one person; `recipe` is what to write on the frame before `protect`."""
+    """Refuse a call that reads several rows of one person; `recipe` is the code for the frame before `protect`."""
     protect = f"protect({code_of(unit[0] if len(unit) == 1 else list(unit))}, "
     protect += "…)" if max_rows is ... else f"{code_of(max_rows=max_rows)})"
     prepared = f"frame.{recipe}.dp.{protect}"
@@ -39,10 +39,10 @@ def refuse_windows(call: str, exprs: Iterable[pl.Expr], unit: PrivacyUnit | None
 
 
 def _windows(expr: pl.Expr, unit: PrivacyUnit) -> Iterator[str]:
-    """Yield how the windows over the unit that an expression holds are made as columns."""
+    """Yield code that makes columns of the windows over the unit in an expression."""
     try:
         tree = nodes.tree_of(expr)
-    except (ComputeError, RecursionError):  # the row gate says what is wrong
+    except (ComputeError, RecursionError):  # the row gate reports the error
         return
     whole, name = tree["Alias"] if isinstance(tree, dict) and "Alias" in tree else (tree, "")
     for node in nodes.of_kind(tree, "Over"):
@@ -63,7 +63,7 @@ def _window(node: Any, keys: list[str]) -> str:  # noqa: ANN401
 
 
 def _function(tree: Tree) -> str:
-    """Return a function of one column as code: its name is known where it has no parameters."""
+    """Return a function of one column as code; "…" if it has parameters."""
     if tree == "Len":
         return "pl.len()"
     columns = [*dict.fromkeys(nodes.of_kind(tree, "Column"))]

@@ -1,4 +1,4 @@
-"""Where private queries begin: `protect`, and the `.dp` accessor of frames. What they need is loaded when used."""
+"""The start of private queries: `protect`, and the `.dp` accessor of frames. Other modules are loaded when used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def _rows_go_first(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that says where a frame goes that is given to it."""
+    """Return a function that raises with the right call if it receives a frame."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -165,7 +165,7 @@ class FrameNamespace(Suggesting):
         dataset: str | None = None,
         unchecked: bool = False,
     ) -> PrivateFrame:
-        """Take the frame's rows as private: see `dp_polars.protect`."""
+        """Protect the frame's rows as private: see `dp_polars.protect`."""
         from dp_polars._frames.frame import PrivateFrame
         from dp_polars._release.protection import Protection
         from dp_polars._sources.files import identities

@@ -1,4 +1,4 @@
-"""Publications of several queries, statements of what was released, and what adapters release of a query."""
+"""Publications of several queries, statements of releases, and the adapters' own releases of queries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Publication(OfAnswers):
     """Several queries about the same people, requested but not yet released. Made by `dp_polars.publication`.
 
     Each has its own rows, transformations, limits and keys: answers, cubes, selected keys, numbers of dropped rows,
-    synthetic rows. One guarantee is shared over all of them, and each call of `release` is charged as one.
+    synthetic rows. All of them may have one joint guarantee, and each call of `release` is charged as one.
 
     Attributes
     ----------
@@ -112,8 +112,8 @@ class Publication(OfAnswers):
         Returns
         -------
         DataFrame
-            That of `PrivateQuery.explain` for all queries, with a first column `query`: their names. The first `note`
-            ends with what the whole release costs.
+            `PrivateQuery.explain` of all queries, with a first column `query`: their names. The first `note` ends with
+            the cost of the whole release.
         """
         return explained([(name, query._request, query._public_engine) for name, query in self.queries.items()])
 
@@ -137,15 +137,15 @@ class Publication(OfAnswers):
             The private rows, if the queries were built without any: those of all queries, or a dict of them by the
             names of the queries. Each as for `PrivateQuery.release`.
         intervals, min_people, sure, engine, partitions, ignore_cache, unchecked
-            As for `PrivateQuery.release`, of every query. `intervals` are not for cubes, whose answers have them
-            anyway. `min_people` and `sure` are for the queries with groups, each of which must count its people.
+            As for `PrivateQuery.release`, of every query. `intervals` are not for cubes: their answers have them
+            anyway. `min_people` and `sure` are for the queries with groups, and each of these must count its people.
 
         Returns
         -------
         dict
-            The answers by the names of the queries: frames; of a cube a `Cube`, and of synthetic rows a
-            `Synthetic`. Errors are those of `PrivateQuery.release`, of all of them together: where the engine fails on
-            the rows of one, nothing is released or cached, and the charge stays.
+            The answers by the names of the queries: frames; for a cube a `Cube`, and for synthetic rows a `Synthetic`.
+            Errors are those of `PrivateQuery.release`, for all of them together. If the engine fails on the rows of
+            one, nothing is released or cached, and the charge stays.
 
         Notes
         -----
@@ -162,7 +162,7 @@ class Publication(OfAnswers):
             return self._released(part, self.budget, ignore_cache=ignore_cache, unchecked=unchecked, opened=opened)
 
     def _presentation(self, name: str, intervals: object, min_people: object, sure: object) -> Presentation:
-        """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
+        """Return the presentation of one query; `min_people` applies to queries with groups, if there are some."""
         requests = {one: query._request for one, query in self.queries.items()}
         of_frames = [one for one, request in requests.items() if not request.has_own_ranges]
         of_groups = [one for one in of_frames if requests[one].answers_groups]
@@ -181,7 +181,7 @@ class Publication(OfAnswers):
         unchecked: bool,
         opened: Opened | None = None,
     ) -> dict[str, Any]:
-        """Release what `part` makes of each query, as one."""
+        """Release the result of `part` for each query, as one."""
         queries = {name: query._handed_over(unchecked) for name, query in self.queries.items()}
         parts = [part(name, query) for name, query in queries.items()]
         if opened is not None:
@@ -190,7 +190,7 @@ class Publication(OfAnswers):
         return {name: query._made(one) for (name, query), one in zip(queries.items(), released, strict=True)}
 
     def _tables(self, given_one: object) -> dict[str, Any]:
-        """Return the table of each query: one for all, or those of a dict; refuse other names."""
+        """Return the table of each query: one for all, or one each from a dict; raise for other names."""
         if not isinstance(given_one, Mapping):
             return dict.fromkeys(self.queries, given_one)
         if self._first._protection.parts is not None:
@@ -277,9 +277,10 @@ def publication(
 ) -> Publication:
     """Put several queries about the same people together: one guarantee, one charge, one statement and one report.
 
-    With `by`, the same queries are answered for public, disjoint parts of one table, and not all parts are paid for.
+    With `by`, the same queries are answered for public, disjoint parts of one table. You pay for `max_parts` parts, not
+    for all.
 
-    Pure DP (epsilon), zCDP (rho) or (epsilon, delta) for one person, as the queries have it.
+    Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, as its queries.
 
     Proof: :doc:`/proofs/parts`.
 
@@ -291,19 +292,19 @@ def publication(
     by
         Columns of the protected table and their public values, such as `{"region": ["North", "South"]}`. Each query is
         answered for each value, or each combination, and its answers begin with these columns. A row with other values
-        is in no part. All queries are of one protected table and have contribution limits, which hold in each part;
-        transformations leave these columns as they are. Cubes, synthetic rows and `n_rows_dropped` are refused.
+        is in no part. All queries are of one protected table and have contribution limits, which apply in each part.
+        Transformations leave these columns as they are. Cubes, synthetic rows and `n_rows_dropped` are refused.
     max_parts
-        In how many of the parts each person counts. None: 1. A person with more parts counts in random ones, the same
-        in all queries, and rows in other parts are dropped. A larger number drops fewer rows and costs more: a
-        release costs what `max_parts` parts cost, and twice as many under "replace_one".
+        The number of parts in which each person counts. None: 1. A person with more parts counts in random ones, the
+        same in all queries, and rows in other parts are dropped. A larger number drops fewer rows and costs more. A
+        release costs as much as `max_parts` parts, and as twice as many under "replace_one".
 
     Raises
     ------
     TypeError, ValueError
-        If there is none, one is no private query of frames, or privacy unit, neighbouring relation or budget are not
-        those of the others; or if some have rows and some have none. If `by` is not as described, or a query can't be
-        about parts.
+        If there is no query, or one is no private query of frames. If queries differ in privacy unit, neighbouring
+        relation or budget, or some have rows and some have none. If `by` is not as described, or a query can't be about
+        parts.
 
     Examples
     --------
@@ -318,7 +319,7 @@ def publication(
     >>> released["by_ward"].height
     2
 
-    Each ward gets a report of its own, and a patient loses no more than to one of them:
+    Each ward gets a report of its own, and a patient's loss is as large as from one report:
 
     >>> report = dpp.publication(in_all=in_all, by={"ward": ["A", "B"]}).scaled_to(
     ...     epsilon=1
@@ -355,7 +356,7 @@ def publication(
             with_rows, without = (first, name) if one._has_rows else (name, first)
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
-    # What one query was scaled to is not what all of them guarantee.
+    # The guarantee of one query is not the guarantee of all of them.
     apart = [query._with_asks(query._planned.every, None) for query in every.values()]
     if by is None and max_parts is not None:
         msg = (
@@ -460,11 +461,11 @@ def statement(
     at_delta: Number = AT_DELTA,
     **known: Unpack[Known],
 ) -> Statement:
-    r"""Return the privacy statement of all that a budget was charged for.
+    r"""Return the privacy statement of all charges to a budget.
 
-    A ledger holds the unit, the relation, the sums, and of each output a text, its mechanism, its loss and the time.
-    Everything else is known of `queries` alone. Nothing is read of the rows, or charged. Where the budget is a
-    guarantee of (epsilon, delta), the statement is about this guarantee, and says what is charged of it.
+    A ledger contains the unit, the relation, the sums, and for each output a text, its mechanism, its loss and the
+    time. All other facts come from `queries`. No rows are read, and nothing is charged. If the budget is a guarantee of
+    (epsilon, delta), the statement is about this guarantee, and shows how much of it is charged.
 
     Parameters
     ----------
@@ -526,7 +527,7 @@ def statement(
 
 
 def _places(names: Sequence[str | None]) -> list[str]:
-    """Return what releases are called: as their queries in publications, with a number where two have one name."""
+    """Return names of releases: those of their queries in publications, with a number if a name repeats."""
     return [
         f"release {number}" if name is None else name if names.count(name) == 1 else f"{name} (release {number})"
         for number, name in enumerate(names, 1)
@@ -540,7 +541,7 @@ def _matched(
     head: ledger.Head,
     charges: Sequence[ledger.Charge],
 ) -> list[str]:
-    """Return in which release the query of each charge stands; refuse an output that no charge is left for."""
+    """Return the release of each charge; raise for an output without a charge that is left."""
     recorded = [NOT_RECORDED] * len(charges)
     left: dict[tuple[object, ...], list[int]] = {}
     for place, one in reversed([*enumerate(charges)]):

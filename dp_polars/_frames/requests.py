@@ -45,10 +45,10 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
 @dataclass(frozen=True)
 class PeopleRequest(Request):
-    """How many rows the limits of another request leave out.
+    """The number of rows that the limits of another request drop.
 
-    A person is one row if something of them is left out, and none if not. It has the number of their rows that are left
-    out, which is clipped to a public one: so R is that, in one group, whatever the limits are.
+    A person is one row if limits drop some of theirs, and none if not. Its weight is the number of dropped rows,
+    clipped to a public number. So R is that number, in one group, for any limits.
     """
 
     bounded: Request
@@ -57,7 +57,7 @@ class PeopleRequest(Request):
 
     @classmethod
     def of_cut(cls, bounded: Request, terms: Terms, most: int) -> PeopleRequest:
-        """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
+        """Return the request; raise if limits drop nothing of anybody. `most` rows of a person are counted."""
         protection = bounded.protection
         if isinstance(bounded.keys, Product):
             msg = (
@@ -77,15 +77,15 @@ class PeopleRequest(Request):
         return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
 
     def is_about(self, request: AnyRequest[Any]) -> TypeGuard[Request]:
-        """Return whether it counts what another request drops, whatever the losses of that are."""
+        """Return whether it counts the rows that another request drops; losses don't matter."""
         bounded = self.bounded
-        if isinstance(request, StagedRequest):  # whose limits another release may find anew
+        if isinstance(request, StagedRequest):  # its limits may be found anew by another release
             return False
         is_same = isinstance(request, Request) and bounded.pipeline is request.pipeline and bounded.keys is request.keys
         return is_same and [ask.name for ask in bounded.asks] == [ask.name for ask in request.asks]
 
     def about_one_of(self, requests: Iterable[AnyRequest[Any]]) -> PeopleRequest:
-        """Return the request about what another one drops: in which norm that is, its losses decide."""
+        """Return the request about the rows that another one drops; the losses of that decide the norm."""
         bounded = next(filter(self.is_about, requests), self.bounded)
         return self if bounded is self.bounded else replace(self, bounded=bounded)
 

@@ -1,4 +1,4 @@
-"""What a statement says of requests, and of a ledger."""
+"""The facts of requests and ledgers, as statements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dp_polars._statistics.statement_facts import Facts
 
 
-# What steps do, in words; of others the name of the method is there.
+# Transformations in words; the others appear by the name of their method.
 _STEPS = {
     "filter": "rows are kept where",
     "remove": "rows are left out where not",
@@ -71,7 +71,7 @@ def statement_of(
     *,
     state: Literal["planned", "released", "published"],
 ) -> Statement:
-    """Return one statement of requests by their names ("" of a single one), and of what the budget was charged for."""
+    """Return one statement of requests by their names ("" for a single one), and of the charges to the budget."""
     requests = [request for request, _ in releases.values()]
     claims = [claim for request in requests for claim in request.claims]
     ledger = None
@@ -92,7 +92,7 @@ def statement_of(
 
 
 def loss_of_ledger(head: ledger.Head) -> tuple[Unit, Fraction, Fraction]:
-    """Return the loss of a whole ledger: its sums, or what a guarantee of (epsilon, delta) keeps in any case."""
+    """Return the loss of a whole ledger: its sums, or the guarantee of (epsilon, delta) that it keeps in any case."""
     if head.unit == "rho" or head.delta is None:
         return "rho" if head.unit == "rho" else "epsilon", Fraction(head.spent or 0), Fraction(head.spent_delta)
     return "epsilon", Fraction(head.total), Fraction(head.delta)
@@ -147,7 +147,7 @@ def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at
         "asks": "keys" if isinstance(request, KeyRequest) else "people" if is_of_people else "answers",
         "protection": _protection(request),
         "limits": {} if is_of_people else limits,
-        # Without data `release` takes the rows, and may take them so.
+        # Without data, `release` gets the rows, and may accept them unchecked.
         "unchecked": request.pipeline.unchecked or (None if source is None else False),
         "table": _table(request.pipeline, source),
         "keys": None if request.keys is None else _keys(request, request.keys),
@@ -158,7 +158,7 @@ def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at
 
 
 def unit_facts(unit: str | None, relation: str) -> Facts:
-    """Return who is a person: `unit` is the privacy unit as a ledger has it, None where every row is a person."""
+    """Return the facts about who is a person: `unit` is the privacy unit from a ledger, None if every row is one."""
     names = unit_of_text(unit)
     if names is None:
         return {"person": "every row is a person of its own", "relation": relation, "notes": []}
@@ -219,7 +219,7 @@ def _table(pipeline: Pipeline, source: pl.LazyFrame | None) -> Facts:
 
 
 def _type(dtype: pl.DataType) -> str:
-    """Return a type without what an Enum, a Categorical or a nested type holds: a literal may have made or named it."""
+    """Return a type without the contents of an Enum, a Categorical or a nested type: a literal may contain them."""
     if isinstance(dtype, (pl.Enum, pl.Categorical)) or dtype.is_nested():
         return str(dtype.base_type())
     return str(dtype)
@@ -256,7 +256,7 @@ def _step(step: Step) -> str:
 
 
 def _output(line: Line[Asked], parts: int) -> Facts:
-    """Return what a statement says of an output: all of one line. Its loss is that of this number of disjoint parts."""
+    """Return the facts of an output: its whole line. Its loss is for this number of disjoint parts."""
     row, ask = line.row, line.ask
     said = {name: row[name] for name in ("error_95", "error_unit", "limits", "note")}
     if said["error_95"] is not None and not math.isfinite(said["error_95"]):
