@@ -281,9 +281,9 @@ class PrivateNamespace(Suggesting):
         PrivateExpr
             One answer per group, of the candidates' type. A list of quantiles returns a List of that type, which never
             decreases. Every evaluation is a release: collecting twice pays twice. Without candidates, the answer is
-            null in groups with so few people that it might be beyond all values. `dp_polars.n_people` decides that, and
-            is added if the query has none, with an eighth of the quantile's `loss_weight`. `explain` shows the number,
-            and `release(min_people=…)` changes it.
+            null in groups with too few people: there it may be beyond all values. `dp_polars.n_people` decides that,
+            and is added if the query has none, with an eighth of the quantile's `loss_weight`. `explain` shows the
+            number, and `release(min_people=…)` changes it.
 
         Raises
         ------

@@ -372,7 +372,7 @@ class Cubes:
         ----------
         dimensions
             Name of a column -> its public values, as for `group_by`. Never take them from the data. A row with null or
-            an unlisted value in one of them is left out of all tables. Without `tables`, there are at most 10⁷
+            another value in one of them is left out of all tables. Without `tables`, there are at most 10⁷
             combinations, and with them 2⁶².
         counts
             "people" needs `max_groups=1` in `protect`: an answer adds up cells, and so it would count a person once for
