@@ -1,8 +1,7 @@
-"""Know before you spend: what a query's answers would be worth, on public or synthetic rows.
+"""Know before you spend: the quality of a query's answers on public or synthetic rows.
 
-**Nothing here is private.** The functions show the frame that they are given. Give them public or synthetic rows, such
-as last year's published data. `analysis.scores` has the exact laws of a choice among scores, and bounds that hold for
-all scores.
+**Nothing here is private.** The functions show the frames that they get. Use public or synthetic rows, such as last
+year's published data. `analysis.scores` has the exact laws of a choice among scores, and bounds for any scores.
 
 Every function raises TypeError or ValueError for an argument that is not as described.
 """

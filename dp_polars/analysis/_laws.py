@@ -19,10 +19,9 @@ from dp_polars._mechanisms.racing import exponents_of
 
 LAPLACE = "report_noisy_max_laplace"
 
-# Gauss-Legendre on [0, T], T = min(1, 45/Σp). On the Bernstein ellipse with parameter ρ around [0, T] the
-# integrand is at most exp(Σp·T·(ρ + 1/ρ − 2)/4), so with ρ = 5.5 the error of 32 nodes is below 1e-25 of the
-# integral (Trefethen, Approximation Theory and Approximation Practice, Theorem 19.3), and what lies beyond T
-# below exp(−44) of it.
+# Gauss-Legendre on [0, T], T = min(1, 45/Σp). On the Bernstein ellipse with parameter ρ around [0, T] the integrand is
+# at most exp(Σp·T·(ρ + 1/ρ − 2)/4). With ρ = 5.5 the error of 32 nodes is below 1e-25 of the integral (Trefethen,
+# Approximation Theory and Approximation Practice, Theorem 19.3). The rest beyond T is below exp(−44) of it.
 _REACH = 45.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _UNIT_NODES, _UNIT_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
@@ -35,7 +34,7 @@ class ScoreBlocks:
     """Candidates with one score each, merged: the best block first."""
 
     gaps: Floats  # shape (n,), float64, ascending from 0: best score minus score, rounded once
-    multiplicities: NDArray[np.int64]  # shape (n,): how many candidates share the score
+    multiplicities: NDArray[np.int64]  # shape (n,): how many candidates have this score
     block_of: NDArray[np.int64]  # shape (k,): the block of each candidate
 
 
@@ -66,7 +65,7 @@ def blocks_of(scores: Exact) -> ScoreBlocks:
 
 
 def block_probabilities(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
-    """Return the probability of each block: that any of its candidates is chosen; 1e-12 of it off, if that.
+    """Return the probability of each block: that any of its candidates is chosen. Relative error at most 1e-12.
 
     `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
     `rate`: λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its noise.
@@ -108,7 +107,7 @@ def _chunks(n: int) -> Iterator[slice]:
 
 
 def _leave_one_out(coins: Floats, counts: Floats, expected: float) -> Floats:
-    """Return ∫₀¹ ∏(1 − coin·t) dt for each block, over all candidates but one of it; `expected` sums up all coins."""
+    """Return ∫₀¹ ∏(1 − coin·t) dt for each block, over all candidates but one of it; `expected`: sum of all coins."""
     reach = min(1.0, _REACH / expected)
     nodes = reach * _UNIT_NODES
     log_product = np.zeros(len(nodes))
@@ -125,10 +124,9 @@ def _leave_one_out(coins: Floats, counts: Floats, expected: float) -> Floats:
 def _laplace_probabilities(exponents: Floats, counts: Floats) -> Floats:
     """Return the law of report-noisy-max with Laplace noise of scale 1.
 
-    P_r = ∫ f(u + x_r)·∏_{i≠r} F(u + x_i) du, f and F the density and distribution function of the noise.
-    Above the best score every F is 1 − exp(−(u + x))/2, which is permute-and-flip's integral with halved
-    coins. Below it the integrand is smooth between the scores, and every score passed halves the product, so
-    few are.
+    P_r = ∫ f(u + x_r)·∏_{i≠r} F(u + x_i) du, with the density f and the distribution function F of the noise. Above the
+    best score every F is 1 − exp(−(u + x))/2, which is permute-and-flip's integral with halved coins. Below it the
+    integrand is smooth between the scores. Each score on the way halves the product, so few matter.
     """
     halved = np.exp(-exponents) / 2
     weights = np.exp(np.log(counts) - exponents) / 2
@@ -144,8 +142,8 @@ def _laplace_probabilities(exponents: Floats, counts: Floats) -> Floats:
 def _panels_below(exponents: Floats, counts: Floats) -> Iterator[tuple[Floats, Floats]]:
     """Yield nodes u < 0 and masses weight·∏F(u + x_i), from the best score down to where nothing is left.
 
-    Nothing is left where the product without the best candidate is below exp(−50). A panel is at most 4
-    wide, so that no F turns too fast for 32 nodes, and the product falls by at most exp(−16) on it.
+    Nothing is left if the product without the best candidate is below exp(−50). A panel is at most 4 wide. So no F
+    turns too fast for 32 nodes, and the product falls by at most exp(−16) on it.
     """
     scores_below, position = np.unique(exponents, return_inverse=True)
     passed = np.cumsum(np.bincount(position, weights=counts))
@@ -216,10 +214,10 @@ def as_probability(name: str, value: object, *, complement: bool = False) -> flo
     return probability
 
 
-# Up to this scale every probability has an entry of its own. Beyond, a step of the table stands for several integers,
-# which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.
+# Up to this scale every probability has an entry of its own. Beyond, an entry covers several integers. That changes no
+# result by more than a few 1e-9 of it: the law is close to a rounded continuous one.
 _FINEST = 4096
-# Scales from 0 -> the logarithm of the weight; and at how many scales nothing is left that a float64 can tell from 0.
+# Scales from 0 -> the logarithm of the weight; and the number of scales after which a float64 is 0.
 _LAWS: dict[str, tuple[Callable[[Floats], Floats], int]] = {
     "discrete_laplace": (lambda z: -abs(z), 45),
     "discrete_gaussian": (lambda z: -(z**2) / 2, 10),

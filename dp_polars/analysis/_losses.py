@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     Chances: TypeAlias = Callable[[Claim], Floats]
 
 
-# Significant digits of a loss: where chances are computed, and where they are shares of draws.
+# Significant digits of a loss: from computed chances, and from fractions of draws.
 _DIGITS, _DIGITS_OF_DRAWS = 4, 2
-# Noisy means that are looked at together, and how far from a whole number rounding may put noise.
+# Noisy means per batch, and how far rounding may move noise from a whole number.
 _MEANS = 1 << 20
 _ROUNDING = 1e-6
 
@@ -164,7 +164,7 @@ def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str,
 def _smallest_loss(
     claim: Claim, chances: Chances, groups: Ints, share: Fraction, probability: float, digits: int
 ) -> float | None:
-    """Return the smallest loss, with this number of digits, from which on a share of the groups has this chance."""
+    """Return the smallest loss, with this number of digits, from which on enough groups have this chance."""
     if not len(groups):
         return None
 
@@ -173,7 +173,7 @@ def _smallest_loss(
         return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
 
     first = 10 ** (digits - 1)
-    # From what still protects anybody, 20, down to 1e-6, which does as well as none, in steps of a third of a decade.
+    # From 20, the largest loss that still protects, down to 1e-6, as good as none, in steps of a third of a decade.
     high, smallest = 10 * first, -54 * first
     if not is_enough(high):
         return None
@@ -186,7 +186,7 @@ def _smallest_loss(
 
 def _has_truth(query: HistogramQuery, types: Columns, parts: Sequence[Histogram]) -> NDArray[np.bool_]:
     rows = parts[-1]
-    if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
+    if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or no answer, without rows
         return np.ones(len(rows.sizes), bool)
     if isinstance(query, Average):
         return query.rows_of([totals_of(part) for part in parts], *types) > 0
@@ -243,7 +243,7 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     slots = draw.score.slots(Runs.of_counts(scored.codes, scored.weights, scored.sizes), draw.size)
     if isinstance(query, Quantile):
         good = _shares_within(query.points, slots, within)
-    else:  # all of a slot, or none
+    else:  # all of a slot, or nothing
         most = min(math.floor(within * draw.score.unit / step), 2**62)
         good = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
     blocks = slots.gaps.astype(np.float64), slots.multiplicities, slots.sizes
@@ -271,7 +271,7 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Float
 
 
 def _of_mean(statistic: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
-    """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
+    """Return the probability of a near mean: given the noisy count, it is linear in the sum's noise, then clipped."""
     of_sum, of_count = statistic.noise(*types)
     bits, bits_of_count = statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), _simulated.cells_of_noise(of_count, bits_of_count)
@@ -285,7 +285,7 @@ def _of_mean(statistic: Mean, types: Columns, totals: list[Ints], within: float)
         def noise_at(mean: Any, number: Any = number, distance: Any = distance) -> Floats:  # noqa: ANN401
             return np.asarray((mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance)
 
-        # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
+        # A clipped mean is as near as its end. The slack keeps whole numbers despite rounding.
         above = np.where(mean + within >= high, np.inf, np.floor(noise_at(mean + within) + _ROUNDING))
         below = np.where(mean - within <= low, -np.inf, np.ceil(noise_at(mean - within) - _ROUNDING) - 1)
         chances[first:last] = (noisy.up_to(above) - noisy.up_to(below)) @ shares
@@ -306,7 +306,7 @@ def _of_pair(statistic: PairedMean, types: Columns, totals: list[Ints], within: 
 
         def noise_at(mean: Any, one: Any = one, other: Any = other) -> Floats:  # noqa: ANN401
             with np.errstate(divide="ignore", invalid="ignore"):
-                of_both = (other + off) * 2 * half / (half + middle - mean)  # both sums, if they are of a row or more
+                of_both = (other + off) * 2 * half / (half + middle - mean)  # both sums, if they are a row or more
             difference = (mean - middle) / half
             both = np.where(of_both >= width, of_both * (1 + difference) / 2, other + off + difference * width)
             return np.asarray(np.ldexp(both - one, bits))

@@ -1,10 +1,10 @@
 """Privacy profiles: delta as a function of epsilon, of one release and of many.
 
 Let x be the pure epsilon of a release. The pairs of distributions that dominate it have privacy losses on [−x, x] with
-the density w·exp((s − x)/2)/2, and atoms at both ends: those of Laplace noise for permute-and-flip, of bounded range x
-for the exponential mechanism, of randomized response for discrete Laplace noise. For a discrete Gaussian it is a
-continuous one that is a little narrower (`_widest_of`). Pairs that dominate compose, and so do their Rényi divergences,
-which prove more where δ is tiny: `docs/proofs/composition.md`.
+the density w·exp((s − x)/2)/2, and atoms at both ends. For permute-and-flip they are those of Laplace noise, for the
+exponential mechanism of bounded range x, for discrete Laplace noise of randomized response. For a discrete Gaussian it
+is a continuous one that is a little narrower (`_widest_of`). Pairs that dominate compose, and so do their Rényi
+divergences, which prove more if δ is tiny: `docs/proofs/composition.md`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 Release: TypeAlias = "Claim | tuple[Number, str]"
 Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int | Fraction], ...]"
 
-# Losses are composed by FFT. This is added to a delta for its rounding, for each part and for each 1,000 releases: 4
-# times the most that is seen against exact binomials, where the grid itself adds nothing. Smaller deltas are left to
-# zCDP and Rényi divergences.
+# Losses are composed by FFT. This is added to a delta for its rounding, for each part and for each 1,000 releases. It
+# is 4 times the largest error against exact binomials, for which the grid itself has none. For smaller deltas we use
+# only zCDP and Rényi divergences.
 _ROUNDING, _SMALLEST_DELTA = 1.5e-14, 1e-10
-# More than the rounding of composition in floats; and the bits of the balls that compute one release.
+# More than the rounding of composition in floats; and the precision, in bits, of the balls for one release.
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
-# Deviations of a Gaussian's privacy loss that the grid holds; and what is added to a delta for what is left out.
+# Deviations of a Gaussian's privacy loss within the grid; and the addition to a delta for the tails.
 _WIDTH, _TAILS = 20, 1e-24
 
 
@@ -56,8 +56,8 @@ class _Pair:
     atoms: Callable[[float], tuple[float, float]]  # x -> the masses of the atoms at −x and x
     delta: Callable[[arb, arb], arb]  # the least δ at an epsilon t below x, from t − x and x
     epsilon: Callable[[Fraction, Fraction], float]  # the least epsilon at a δ above 0, from x and δ
-    # The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), where D is the Rényi divergence of
-    # order 1 + a.
+    # The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), with D the Rényi divergence of order 1
+    # + a.
     moment: Callable[[arb, arb], arb]
     # Whether no spread of a person's rows is worse than full groups and a rest (`docs/proofs/spreads.md`).
     are_worst_filled: bool = True
@@ -68,7 +68,7 @@ def _epsilon_by(below: arb, pure: Fraction) -> float:
     return max(0.0, costs.float_above(ball(pure) + 2 * (-below).log1p()))
 
 
-# By the proof of the mechanism's rho: a curve that is no key here has no pair that is known.
+# By the proof of the mechanism's rho: for a curve without a key here, no pair is known.
 _PAIRS = {
     costs.LAPLACE_CURVE: _Pair(
         lambda _: 0.5,
@@ -152,7 +152,7 @@ class PrivacyProfile:
         return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()), rho, spent_delta)
 
     def compose(self, times: int) -> PrivacyProfile:
-        """Return the profile of `times` times these releases. They may be chosen as one goes along."""
+        """Return the profile of `times` times these releases. They may be chosen adaptively."""
         count = positive_int("times", times)
         parts = tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts)
         return PrivacyProfile(parts, self.rho * count, self.spent_delta * count)
@@ -186,7 +186,7 @@ class PrivacyProfile:
         return min(proved, max(composed + self._rounding(), _SMALLEST_DELTA))
 
     def epsilon(self, delta: Number) -> float:
-        """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""
+        """Return the least proved epsilon for `delta` (0 or more, below 1); infinity if keys spent more."""
         exact = costs.delta_left(check_delta(delta), self.spent_delta)
         return math.inf if exact is None else self._epsilon_of_losses(exact)
 
@@ -222,9 +222,9 @@ class PrivacyProfile:
         return total
 
     def _composed_epsilon(self, delta: float) -> float:
-        """Return an epsilon at which the parts have at most that delta, but for `_rounding`.
+        """Return an epsilon at which the parts have at most that delta, up to `_rounding`.
 
-        The library looks for it by subtracting steps of the grid one by one, whose rounding adds up.
+        The library searches by subtracting steps of the grid one by one, and that rounding adds up.
         """
         composed = _composed(self.parts)
         epsilon = float(composed.get_epsilon_for_delta(delta)) * _SLACK
@@ -234,7 +234,7 @@ class PrivacyProfile:
         return epsilon
 
     def _rounding(self) -> float:
-        """Return what floats may take off a delta where parts are composed."""
+        """Return the most by which floats may lower a delta when parts are composed."""
         return _ROUNDING * (len(self.parts) + sum(n for _, _, n in self.parts) / 1000)
 
     def _is_single(self) -> bool:
@@ -259,7 +259,7 @@ def _pair_of(mechanism: Mechanism) -> _Pair:
 
 
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int | Fraction]]:
-    """Return the losses whose pairs dominate all draws, and how often each, however a person's rows spread.
+    """Return the losses of pairs that dominate all draws, with their numbers, for any spread of a person's rows.
 
     For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
     rows in one group, as nothing of the same pure loss is worse. For noise and a person in another's place: Theorem 6.
@@ -403,7 +403,7 @@ def _gaussian_epsilon(shift: float, delta: float) -> float:
         return math.inf
     if _gaussian_delta(shift, 0.0) <= delta:
         return 0.0
-    low, high = 0.0, shift**2 / 2 + shift * math.sqrt(-2 * math.log(delta / 2)) + 1  # at which it is at most that
+    low, high = 0.0, shift**2 / 2 + shift * math.sqrt(-2 * math.log(delta / 2)) + 1  # here it is at most that
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if _gaussian_delta(shift, middle) <= delta else (middle, high)
@@ -434,9 +434,8 @@ def _composed(parts: Parts) -> Any:  # noqa: ANN401 (dp_accounting has no types)
 def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, float]:
     """Return the privacy loss of the dominating pair, moved to multiples of `step`.
 
-    The mass at a loss s goes to the two multiples around it so that the masses of both distributions of the
-    pair stay: that can only make a pair worse, and least of all ways (Doroshenko et al. 2022, arXiv
-    2207.04380).
+    The mass at a loss s goes to the two multiples around it, and both distributions of the pair keep their masses. That
+    can only make a pair worse, and it is the least of all ways to do so (Doroshenko et al. 2022, arXiv 2207.04380).
     """
     last = math.ceil(x / step)
     low = np.arange(-last, last) * step
@@ -444,8 +443,7 @@ def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, fl
     pair = _pair_of(mechanism)
     weight = pair.weight(x)
     mass = weight * np.exp((a - x) / 2) * np.expm1((b - a) / 2)
-    # The upper multiple's share of a loss s is (1 − exp(low − s))/(1 − exp(−step)), here integrated from a
-    # to b.
+    # The upper multiple's part of a loss s is (1 − exp(low − s))/(1 − exp(−step)), here integrated from a to b.
     upper = weight * 4 * np.exp((low - x) / 2) * np.sinh((a + b - 2 * low) / 4) * np.sinh((b - a) / 4)
     for index, s, atom in zip((0, -1), (-x, x), pair.atoms(x), strict=True):
         mass[index] += atom

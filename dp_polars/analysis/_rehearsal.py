@@ -1,4 +1,4 @@
-"""What a query, or a whole publication, would be worth: its laws on public or synthetic rows."""
+"""The quality of a query's, or a whole publication's, answers: their laws on public or synthetic rows."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def _mean(numbers: pl.Series) -> float | None:
 
 
 def _values(answers: pl.Series) -> pl.Series | None:
-    """Return how large answers are; None: they are no numbers."""
+    """Return the sizes of answers; None if they are no numbers."""
     dtype: Any = answers.dtype
     if dtype.is_numeric():
         return answers.cast(pl.Float64).abs()
@@ -271,7 +271,7 @@ def _values(answers: pl.Series) -> pl.Series | None:
 
 
 def _clipped(output: Counted, rows: pl.LazyFrame, work: Work, true: pl.Series) -> pl.Series | None:
-    """Return how far clipping moves the answer of each group, of all rows without noise; None: it is not known."""
+    """Return by how much clipping moves each group's answer, from all rows without noise; None if unknown."""
     query = output.query
     if not query.clips_values or not output.types or not output.types[0].is_numeric():
         return None
@@ -317,7 +317,7 @@ def _of_keys(name: str, request: KeyRequest, table: pl.LazyFrame) -> _Rehearsed:
 
 
 def _in_all_parts(request: KeyRequest) -> KeyRequest:
-    """Return a request in which a person counts in all disjoint parts, if it is asked of some."""
+    """Return a request in which a person counts in all disjoint parts, if it has parts."""
     protection = request.protection
     if protection.parts is None:
         return request

@@ -33,7 +33,7 @@ from dp_polars._statistics.statistic import Columns, ListQuery, Mistakes
 from dp_polars._statistics.two_draws import Combined, Paired
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
-# Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
+# Slightly less, so that rounding does not decide about a level that is met exactly (as in uniform laws).
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 
@@ -59,12 +59,12 @@ def law_of_blocks(gaps: Floats, multiplicities: Ints, sizes: Ints, rate: Fractio
 
 @dataclass(frozen=True)
 class AnswerBlocks:
-    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart."""
+    """All answers of every group, from the lowest to the highest, in blocks of equal probability."""
 
     # Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly is.
     gaps: Floats
     errors: Floats
-    # Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
+    # Shape (n,): the mean distance of the answers from the true one if they are on a line. None: they are not.
     distances: Floats | None
     multiplicities: Ints  # shape (n,): answers in the block
     sizes: Ints  # shape (g,): blocks of each group, at least one
@@ -82,7 +82,7 @@ class AnswerBlocks:
         right = self.errors == 0
         first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), begins)
         of_scores = _mean(law, self.errors, begins)
-        # Where the answers lie on a line, it tells most how far they are from the true one on it.
+        # On a line, the mean distance from the true answer is the most useful error.
         on_the_line = None if self.distances is None else _mean(law, self.distances, begins)
         columns = {
             "true_answer": self.answer(first_right, np.zeros_like(first_right)),
@@ -139,7 +139,7 @@ def of_histograms(statistic: Choice, types: Columns, scored: Histograms) -> Answ
 
 
 def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> Floats:
-    """Return how far the candidates from `first` on are from the true one, on average; it is not inside a block."""
+    """Return the mean distance of the candidates from `first` on from the true one, which is never inside a block."""
     if isinstance(candidates, Grid):
         return abs(candidates.distances(first + (multiplicities - 1) / 2 - true))
     places = candidates.places()
@@ -148,7 +148,7 @@ def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Int
 
 
 def positions_of(everything: Histogram, part: Histogram) -> Ints:
-    """Return where the pairs of a part are in the whole."""
+    """Return the positions of a part's pairs in the whole."""
     bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
 
     def cells(histogram: Histogram) -> NDArray[np.uint64]:
@@ -158,7 +158,7 @@ def positions_of(everything: Histogram, part: Histogram) -> Ints:
 
 
 def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Callable[[Claim], AnswerBlocks]:
-    """Return what gives, at any claim, the blocks of an argmax: a row each; one of null where none offers a score."""
+    """Return a function from a claim to the blocks of an argmax: one per row; a null one if no row has a score."""
     numbers = column_types.exact_values(values)
     rows = np.flatnonzero(column_types.are_finite(values))
     gaps = _from_the_best(numbers[rows], _counts(rows, lengths), lowest)
@@ -169,7 +169,7 @@ def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Callable[[Claim
 def of_own_sensitivities(
     values: pl.Series, sensitivities: pl.Series, lengths: Ints, lowest: bool
 ) -> Callable[[Claim], AnswerBlocks]:
-    """Return what gives, at a claim, the blocks of an argmax of rows with sensitivities of their own."""
+    """Return a function from a claim to the blocks of an argmax of rows with sensitivities of their own."""
     rows, counts, rows_offered = own_sensitivities(values, sensitivities, lengths, lowest=lowest)
     errors = _from_the_best(rows_offered.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
 
@@ -208,7 +208,7 @@ def _of_rows(rows: Ints, lengths: Ints, gaps: Floats, errors: Floats) -> AnswerB
 
 
 def _at_share(share: float, law: Floats, multiplicities: Ints) -> tuple[int, int]:
-    """Return the block, and the place in it, of the first answer that a given share of the draws does not exceed."""
+    """Return the block, and the place in it, of the first answer that a given part of the draws does not exceed."""
     upto = np.cumsum(law)
     block = min(int(np.searchsorted(upto, share)), len(law) - 1)
     missing, size = share - (upto[block] - law[block]), int(multiplicities[block])
@@ -217,27 +217,27 @@ def _at_share(share: float, law: Floats, multiplicities: Ints) -> tuple[int, int
 
 _FAR, _WIDTH = 45.0, 1.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
-_THRESHOLD_CELLS = 1 << 18  # runs times nodes that are held at once
+_THRESHOLD_CELLS = 1 << 18  # runs times nodes per batch
 
 
-NEAR = "probability_near"  # what says how probable near answers are: no column of `simulate`
+NEAR = "probability_near"  # column with the probabilities of near answers; `simulate` does not show it
 
 
 def law_of_first_above(statistic: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
-    """Return what gives the law of the answers at a claim.
+    """Return a function from a claim to the law of the answers.
 
-    An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
-    answer. It is measured on all rows, also those that the limits drop. `NEAR` is how probable the true answer is, and
-    any other one whose error is at most `within`, where that is above 0.
+    An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 for the true
+    answer. It is measured on all rows, also on those that the limits drop. `NEAR` is the probability of the true
+    answer, and of any other one with an error of at most `within`, if that is above 0.
     """
     everything, bounded = histograms
     search = statistic.search(*types)
-    counts = np.zeros((len(everything.codes) + 1, 2), np.int64)  # of all rows, and of those that count; the last: none
+    counts = np.zeros((len(everything.codes) + 1, 2), np.int64)  # of all rows, and of the counted ones; last: none
     counts[:-1, 0] = everything.weights
     counts[positions_of(everything, bounded), 1] = bounded.weights
     pairs, labels = np.unique(counts, axis=0, return_inverse=True)
     labels = labels.ravel()
-    # Runs of candidates that are alike in both; those without rows have the first label, which is (0, 0).
+    # Runs of candidates with equal counts in both; those without rows have the first label, (0, 0).
     first, runs = count_runs(Histogram(everything.codes, labels[:-1], everything.sizes), search.size)
     truly, seen = pairs[runs.counts].T
     bounds = offsets(runs.sizes)
@@ -268,7 +268,7 @@ def law_of_first_above(statistic: FirstAbove, types: Columns, histograms: Histog
 def _of_group(
     first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction, within: float
 ) -> tuple[int, float, float, int, int, float]:
-    """Return the true code (−1: none), how probable it is, the mean error, the codes of both ends, and `NEAR`."""
+    """Return the true code (−1: none), its probability, the mean error, the codes of both ends, and `NEAR`."""
     aim, least = float(threshold), math.ceil(threshold)
     # The first one of a run that truly reaches the threshold is apart: only it is right.
     parts = np.where((truly >= least) & (m > 1), 2, 1)
@@ -293,7 +293,7 @@ def _of_group(
 
 @dataclass(frozen=True)
 class _Integral:
-    """Where the integrand is looked at, with which weights; λ·(T − q) and the multiplicity of each run."""
+    """Nodes and weights of the integrand; λ·(T − q) and the multiplicity of each run."""
 
     nodes: Floats
     weights: Floats
@@ -311,11 +311,11 @@ class _Integral:
 
     def _log_passed(self, nodes: Floats, runs: slice) -> Floats:
         """Return the log of the chance that one candidate is passed over, shape (runs, nodes)."""
-        with np.errstate(divide="ignore"):  # −inf where nothing is missing
+        with np.errstate(divide="ignore"):  # −inf if nothing is missing
             return np.log1p(-np.exp(-np.maximum(self.missing[runs, None] + nodes, 0)))
 
     def law(self) -> Floats:
-        """Return how probable each run is, and last that none reaches the threshold."""
+        """Return the probability of each run, and last that of no answer."""
         law, rest = np.zeros(len(self.m)), 0.0
         step = max(1, _THRESHOLD_CELLS // len(self.m))
         for start in range(0, len(self.nodes), step):
@@ -327,7 +327,7 @@ class _Integral:
         return np.append(law, rest)
 
     def at_share(self, share: float, law: Floats) -> tuple[int, int]:
-        """Return the run, and the place in it, of the first answer that a given share of the draws does not exceed."""
+        """Return the run, and the place in it, of the first answer that a given part of the draws does not exceed."""
         upto = np.cumsum(law)
         run = min(int(np.searchsorted(upto, share)), len(self.m))
         if run == len(self.m) or self.m[run] == 1:
@@ -346,12 +346,12 @@ class _Integral:
 
 
 DRAWS = 200  # draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
-_BEYOND = DRAWS // 20  # the most draws that exceed either end of a range
-_DRAWN_CELLS = 1 << 20  # rows of copied histograms, and answers, that are held at once
+_BEYOND = DRAWS // 20  # the most draws beyond either end of an interval
+_DRAWN_CELLS = 1 << 20  # rows of copied histograms, and answers, per batch
 
 
 def law_of_lists(statistic: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
-    """Return what estimates how good lists of the rows that count are at a claim, from `DRAWS` draws."""
+    """Return a function from a claim to the estimated quality of lists of the counted rows, from `DRAWS` draws."""
 
     def law(claim: Claim) -> pl.DataFrame:
         asked = statistic.with_claim(claim)
@@ -386,7 +386,7 @@ def _of_part(statistic: ListQuery, types: Columns, everything: Histogram, bounde
 
 
 def share_within(statistic: ListQuery, types: Columns, histogram: Histogram, within: float) -> Floats:
-    """Return in which share of `DRAWS` draws all answers of a group are this near to the true ones, shape (g,)."""
+    """Return the part of `DRAWS` draws in which all answers of a group are this near to the true ones, shape (g,)."""
     most = max(1, _DRAWN_CELLS // (DRAWS * statistic.width))
     parts = [histogram.part(*ends) for ends in slices(histogram.sizes, _DRAWN_CELLS // DRAWS, most)]
     mistakes = [_draws(statistic, types, part, part)[1] for part in parts]
@@ -394,7 +394,7 @@ def share_within(statistic: ListQuery, types: Columns, histogram: Histogram, wit
 
 
 def _draws(statistic: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> tuple[Ints, Mistakes]:
-    """Return `DRAWS` lists of each group, shape (draws, g, width), and how wrong they are, shape (draws, g)."""
+    """Return `DRAWS` lists of each group, shape (draws, g, width), and their errors, shape (draws, g)."""
     groups, drawn, mistakes = len(bounded.sizes), [], []
     copies = min(
         DRAWS, max(1, _DRAWN_CELLS // max(1, len(bounded.codes), len(everything.codes), groups * statistic.width))
@@ -414,14 +414,14 @@ def _draws(statistic: ListQuery, types: Columns, everything: Histogram, bounded:
 
 _END = 0.05  # both ends of a confidence interval are exceeded with this probability
 _CELLS = 2049  # noisy counts that a mean's law is added up over
-_ALL_CELLS = 97**3  # the same for all draws of another average together: 97 for each of a variance's three
+_ALL_CELLS = 97**3  # also for all draws of another average together: 97 for each of a variance's three
 
 
 def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: Sequence[Any]) -> Law:
-    """Return what gives the law of a count, a sum or an average at a claim, a row per group.
+    """Return a function from a claim to the law of a count, a sum or an average, a row per group.
 
     `truly`, `bounded`: for each histogram, the sum of weights of each group in whole units, shape (g,): of all rows,
-        and of what counts. Those of an average may be floats.
+    and of the counted ones. Those of an average may be floats.
     """
     if isinstance(statistic, Combined):
         return _law_of_combined(statistic, types, truly, bounded)
@@ -450,7 +450,7 @@ def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: S
 
 
 def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
-    """Return what gives the law of numbers with one noise at a claim: of all rows `truly`, of those that count."""
+    """Return a function from a claim to the law of numbers with one noise: of all rows `truly`, of the counted ones."""
     size, (bits,) = statistic.answer_width(*types), statistic.bits_of_parts(*types)
     step = 1.0 if isinstance(statistic, ValueCounts) else float(statistic.answer_step(*types))
 
@@ -476,14 +476,14 @@ def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Int
 
 
 def _law_of_combined(statistic: Combined, types: Columns, truly: Sequence[Any], bounded: Sequence[Any]) -> Law:
-    """Return what gives the law of a number that follows from two draws, from all combinations of their noise.
+    """Return a function from a claim to the law of a number from two draws, by all combinations of their noise.
 
     It is in the unit of its answers, and the noise is the same in all groups.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
         asked, step = statistic.with_claim(claim), float(statistic.answer_step(*types))
-        if not isinstance(asked, Combined):  # at another loss it is alone
+        if not isinstance(asked, Combined):  # at another loss it has draws of its own
             in_steps = (np.rint(statistic.of_totals(one, *types) / step).astype(np.int64) for one in (truly, bounded))
             return law_of_numbers(asked, types, *in_steps)(claim)
         (distances, of_distances), (counts, of_counts) = (
@@ -520,7 +520,7 @@ def _law_of_combined(statistic: Combined, types: Columns, truly: Sequence[Any], 
 
 
 def _of_mean(statistic: Mean, types: Columns) -> _OfGroup:
-    """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, clipped."""
+    """Return the law of a mean: given the noisy count, it is linear in the noise of the sum, clipped."""
     of_sum, of_count = statistic.noise(*types)
     bits, bits_of_count = statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count, bits_of_count)
@@ -532,7 +532,7 @@ def _of_mean(statistic: Mean, types: Columns) -> _OfGroup:
         per_unit = np.maximum(count + off, 1) / unit * 2.0**bits  # in parts
 
         def noise_at(mean: Any) -> Any:  # noqa: ANN401
-            """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
+            """Return the noise of the sum, for each noisy count, that gives this mean before clipping."""
             return (mean - middle) * per_unit - distance * 2.0**bits
 
         def up_to(means: Floats) -> Floats:
@@ -547,7 +547,7 @@ def _of_mean(statistic: Mean, types: Columns) -> _OfGroup:
 
 
 def _of_average(statistic: Average, types: Columns) -> _OfGroup:
-    """Return the law of any average: from all combinations of what the noise of its draws is."""
+    """Return the law of any average: from all combinations of the noise of its draws."""
     claims, bits = statistic.noise(*types), statistic.bits_of_parts(*types)
     cells = round(_ALL_CELLS ** (1 / len(claims)))
     means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
@@ -565,7 +565,7 @@ def _of_average(statistic: Average, types: Columns) -> _OfGroup:
 
 
 def _coarse_cells(claim: Claim, most: int) -> tuple[Floats, Floats]:
-    """Return means of the noise in at most `most` stretches on either side of 0, wider ones far off; their shares."""
+    """Return means of the noise in at most `most` stretches on either side of 0, wider ones far off; their weights."""
     law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
     ends = np.unique(np.ceil(reach * np.linspace(0, 1, most + 1) ** 2))  # each stretch ends with one of these
     upto, above = law.up_to(ends), law.excess(ends)

@@ -53,14 +53,14 @@ def refuse_own_rows(call: str, query: PrivateQuery, table: pl.LazyFrame) -> None
 
 
 def _marks(frame: pl.LazyFrame) -> Iterator[Hashable]:
-    """Yield what tells the sources of a plan from others: where columns lie in memory, paths of files, datasets."""
+    """Yield keys that identify a plan's sources: places of columns in memory, paths of files, datasets."""
     try:
         for files, of in sources_read(frame):
             if of is None:
                 yield from (path if "://" in path else os.path.realpath(path) for path in files)
             elif not callable(of):
                 yield from all_places(of) if isinstance(of, pl.DataFrame) else [id(of)]
-    except ValueError:  # a plan that Polars does not show is not one that `protect` has taken
+    except ValueError:  # `protect` accepts no plan that Polars can't show
         return
 
 
@@ -82,14 +82,14 @@ SIMULATED = [
     "loss_unit",
     "ordered",
 ]
-# A person for each row that has none.
+# A person for each row without one.
 _EACH = "\0person"
 _ANSWERS = ("true_answer", "answer_5", "answer_95")
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """One output of a query on given rows: `law` says at a claim how good each group's answer would be."""
+    """One output of a query on given rows: `law` maps a claim to the quality of each group's answer."""
 
     name: str
     query: Query
@@ -144,7 +144,7 @@ class Counted:
     types: Columns
     unit: str
     parts: list[Histograms]
-    bits: list[int]  # in how many parts units of what is kept are counted
+    bits: list[int]  # in how many parts units of the counted rows are divided
 
     @property
     def simulated(self) -> Simulated:
@@ -152,7 +152,7 @@ class Counted:
 
     @property
     def as_if_kept_were_all(self) -> Simulated:
-        """The output if the rows that the limits keep were all rows: its errors are those of the noise alone."""
+        """The output if the rows that the limits keep were all rows: its errors come from noise only."""
         whole = [_in_whole(one, bit).bounded for one, bit in zip(self.parts, self.bits, strict=True)]
         parts = [one._replace(everything=part) for one, part in zip(self.parts, whole, strict=True)]
         return replace(self, parts=parts).simulated
@@ -161,11 +161,11 @@ class Counted:
 def counted(
     query: PrivateQuery, table: pl.LazyFrame, *, each_alone: bool = False
 ) -> tuple[pl.DataFrame, Work, list[Counted]]:
-    """Return the public keys, the work and what is counted for each output; `each_alone`: none shares sums."""
+    """Return the public keys, the work and the counts for each output; `each_alone`: no output shares sums."""
     request = request_of(query)
     if each_alone:
         request = request.alone
-    # The rows are public, so their plan may hold what a private one may not: it is not checked.
+    # The rows are public, so their plan is not checked.
     engine = PolarsEngine.of(table)
     work, wanted = request.bind(engine), []
     for output in work.outputs:
@@ -186,13 +186,13 @@ def counted(
 
 
 def _in_whole(histograms: Histograms, bits: int) -> Histograms:
-    """Return histograms in whole units, of which what counts is in parts."""
+    """Return histograms in whole units; the counted rows are given in parts."""
     bounded = histograms.bounded
     return histograms._replace(bounded=replace(bounded, weights=rounded(bounded.weights, bits)))
 
 
 def request_of(query: PrivateQuery) -> Request:
-    """Return the outputs of a query, of a cube the count in each cell; refuse one for keys."""
+    """Return the outputs of a query, for a cube the count in each cell; raise for keys."""
     if not isinstance(query._request, Request):
         msg = (
             "query must be one for answers, got one for keys: which of them are shown depends on their people.\n\n"
@@ -204,14 +204,14 @@ def request_of(query: PrivateQuery) -> Request:
 
 
 def _also_counting(rules: Sequence[CountRule]) -> list[CountRule]:
-    """Return the contributing rows of an output, and what counts rows or people where all others hold weights."""
+    """Return the rules of an output, and one that counts rows or people if all others have weights."""
     if any(rule.row_weight is None for rule in rules):
         return [*rules]
     return [*rules, CountRule(rules[0].binning)]
 
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
-    """Return the histograms of all rows. Each row without a person stands for one more."""
+    """Return the histograms of all rows. Each row without a person counts as one more person."""
     specs = tuple(replace(spec, limits=Limits(), weight=None, bits=0) for spec in work.specs)
     histograms = engine.prepare_histograms(replace(work, specs=specs))()
     if (unit := work.privacy_unit) is None:
@@ -305,7 +305,7 @@ def no_law(query: Query) -> TypeError:
 
 
 def _law_of(blocks_at: Callable[[Claim], _simulated.AnswerBlocks], unit: Fraction) -> Law:
-    """Return what gives the law of a choice at a claim; a score of one is a unit."""
+    """Return a function from a claim to the law of a choice; a score of one is a unit."""
     return lambda claim: blocks_at(claim).law(claim._rate_in(unit), claim.mechanism)
 
 

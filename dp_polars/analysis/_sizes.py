@@ -1,4 +1,4 @@
-"""What a plan is chosen by: sizes of groups, gaps of candidates, what limits drop, and rows to rehearse on."""
+"""Numbers for choosing a plan: sizes of groups, gaps of candidates, losses by limits, and rows to rehearse on."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def _error(statistic: HistogramQuery, size: int, types: Columns) -> float | None
 
 
 class _Sized(NamedTuple):
-    """How wrong an output is in groups of a size, and how large an answer may be there, or is in a rehearsal."""
+    """An output's error in groups of a size, and the size of its answer: the largest, or that in a rehearsal."""
 
     query: str
     output: str
@@ -348,7 +348,7 @@ def _constant(error: float, size: int) -> float:  # noqa: ARG001  # it is the sa
 
 
 def _answer(statistic: HistogramQuery, size: int, *, known: float | None, of: float | None) -> float:
-    """Return how large an answer is in a group of a size, if it is known for a size; else the largest one."""
+    """Return the size of an answer in a group of a size, from a known one if given; else the largest."""
     if known and isinstance(statistic, Average):
         return known
     if known and of and isinstance(statistic, Sum):
@@ -379,7 +379,7 @@ def _largest_answer(statistic: HistogramQuery, size: int) -> float:
 
 
 def _smallest(one: _Sized, goal: Fraction) -> int | None:
-    """Return the smallest group whose relative error is at most a goal; None: there is none, or it isn't known."""
+    """Return the smallest group with a relative error of at most a goal; None if there is none, or it is unknown."""
 
     def is_enough(size: int) -> bool:
         error = one.error(size)

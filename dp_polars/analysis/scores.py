@@ -1,7 +1,7 @@
-"""Exact laws of a choice among scores that you may look at, and bounds that hold for any scores.
+"""Exact laws of a choice among scores that you may look at, and bounds for any scores.
 
-**Nothing here is private.** The functions show the scores that they are given. Give them public or synthetic ones, such
-as last year's published counts. All parameters behind the scores are keyword-only.
+**Nothing here is private.** The functions show the scores that they get. Use public or synthetic ones, such as last
+year's published counts. All parameters behind the scores are keyword-only.
 
 Every function raises TypeError or ValueError for an argument that is not as described.
 """
@@ -469,7 +469,7 @@ def privacy_loss(
 
 
 def _gap_changes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the gaps of `first` minus those of `second`, nearly without rounding where they are close."""
+    """Return the gaps of `first` minus those of `second`, nearly without rounding if they are close."""
     if first.dtype.kind == second.dtype.kind == "f":
         return np.asarray((first.max() - second.max()) - (first - second))
     a, b = ([Fraction(score) for score in vector.tolist()] for vector in (first, second))

@@ -1,11 +1,11 @@
-"""Figures that a person understands at once: Altair charts of answers, simulations and budgets (extra ``plot``).
+"""Figures that explain themselves: Altair charts of answers, simulations and budgets (extra ``plot``).
 
 Every function returns an Altair chart: notebooks show it, and `chart.save("figure.png", scale_factor=2)` writes it
-without a browser. Series differ in colour, also to colour-blind readers and on dark pages, and in dash or shade, so
-that they stay apart in grey print. `plot.scores` has figures of the laws of given scores.
+without a browser. Series differ in colour, also to colour-blind readers and on dark pages. They also differ in dash or
+shade, so that they are distinct in grey print. `plot.scores` has figures of the laws of given scores.
 
-**Nothing here is private.** Plot simulations on public frames, budgets, and what was released. Every
-function raises TypeError or ValueError for an argument that is not as described.
+**Nothing here is private.** Plot simulations on public frames, budgets, and releases. Every function raises TypeError
+or ValueError for an argument that is not as described.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "simulation",
 ]
 
-_MOST_CHARGES, _MOST_GROUPS = 30, 60  # charges and groups that have a bar each; more are drawn as one line
+_MOST_CHARGES, _MOST_GROUPS = 30, 60  # charges and groups with a bar each; more are drawn as one line
 
 
 def __dir__() -> list[str]:
@@ -136,7 +136,7 @@ def budget(budget: Budget, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcat
     log, guarantee = budget.log(), budget._guarantee
     if guarantee is not None and log.height:
         last, in_rho = log.row(-1, named=True), float(guarantee.rho)
-        # Null sums of epsilons have no room; the last charge was allowed by the other sum then.
+        # Null sums of epsilons can't be drawn; the other sum allowed the last charge then.
         if last[running] is None or last[running] * in_rho > last["running_rho"] * total:
             total, running, symbol = in_rho, "running_rho", _charts.SYMBOLS["rho"]
     log = log.with_columns(running_total=running, loss=pl.col(running) - pl.col(running).shift(fill_value=0.0))

@@ -1,4 +1,4 @@
-"""Figures of what was released: answers, boxes, cubes."""
+"""Figures of releases: answers, boxes, cubes."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def drawn(
     *,
     with_words: bool = True,
 ) -> tuple[list[Any], list[str], str]:
-    """Return rows of panels, what is noted of them, and what they show."""
+    """Return rows of panels, the notes on them, and the title."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
@@ -199,7 +199,7 @@ def drawn(
 
 
 def _first(released: pl.DataFrame, keys: list[str], shown: int, *, has_numbers: bool) -> tuple[pl.DataFrame, int]:
-    """Return the rows of as many groups as are shown, and how many groups there are."""
+    """Return the rows of the first groups, as many as are shown, and the number of groups."""
     groups = groups_of(released, keys) if has_numbers else Groups(keys, None, None)
     if groups.keys == keys:
         return released.head(shown), released.height

@@ -1,4 +1,4 @@
-"""Charts, panels and their words, drawn by one function; and figures to plan by, of these."""
+"""Charts, panels and their words, made by one function; and figures for planning."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ else:
     alt = require("altair", extra="plot")
 
 
-# Six colours, each with a dash of its own. All pairs differ by more than 26 (CIE 1976), also as people see them who
-# lack one kind of cones. Each has a contrast of 3 or more on white and on a dark page: `tests/plot` simulates it.
+# Six colours, each with a dash of its own. All pairs differ by more than 26 (CIE 1976), also to people who lack one
+# kind of cones. Each has a contrast of 3 or more on white and on a dark page: `tests/plot` simulates it.
 COLORS = ["#017EB7", "#DB7900", "#895B6E", "#8222FC", "#889A69", "#C61A25"]
 DASHES = [[1, 0], [7, 3], [2, 2], [10, 3, 2, 3], [14, 4], [4, 2, 1, 2, 1, 2]]
 # Bars have no dashes: dark, light, and white, with black edges.
@@ -39,7 +39,7 @@ _AXIS: dict[str, Any] = {
     "gridColor": "#e4e4e4",
     "labelFlush": False,
 }
-# What XML can't hold, and an SVG is XML.
+# Characters that XML, and so SVG, forbids.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 
@@ -58,11 +58,11 @@ class Look(TypedDict, total=False):
     height: int
 
 
-WIDTH = 560  # pixels of panels side by side, where nothing else is given: with names they fit 700
+WIDTH = 560  # default pixels of panels side by side: with names they fit 700
 
 
 def checked(look: Look) -> Look:
-    """Return how a figure looks, if that is how one can; a TypeError or ValueError otherwise."""
+    """Return the look of a figure if it is valid; TypeError or ValueError otherwise."""
     for name, value in look.items():
         if name not in Look.__annotations__:
             msg = f"{name!r} must be left out: a figure takes {', '.join(Look.__annotations__)}."
@@ -80,7 +80,7 @@ def checked(look: Look) -> Look:
 def figure(
     rows: Sequence[Any], look: Look, *, title: str = "", subtitle: str = "", caption: Sequence[str] = ()
 ) -> alt.VConcatChart:
-    """Return rows of panels under a title and above a caption: what `look` says, or else these.
+    """Return rows of panels under a title and above a caption, with the texts of `look` if given.
 
     Title and caption belong to two charts, so `chart.properties(title=…)` leaves the caption as it is.
     """
@@ -196,7 +196,7 @@ def along(points: pl.DataFrame, x: str, title: str, *, log: bool, width: int) ->
 
 
 def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
-    """Return a scale that ends where the points do, if it is logarithmic, and otherwise begins at 0."""
+    """Return a scale from 0, or a logarithmic one between the points' ends."""
     ends: dict[str, Any] = {} if domain is None else {"domain": list(domain)}
     return alt.Scale(type="log" if log else "linear", nice=not log, **ends)
 
@@ -264,7 +264,7 @@ def _ends(points: pl.DataFrame, column: str) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten between the ends, and where there are few of them 2 and 5 times these."""
+    """Return powers of ten between the ends; if these are few, also 2 and 5 times these."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(decades) > 4 else (1, 2, 5)
     ticks = [float(f"{factor}e{decade}") for decade in decades for factor in factors]
@@ -284,13 +284,13 @@ MECHANISMS = {
 }
 
 _MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower and names smaller
-# A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
-# others are as good as zero, and need no room.
+# A group is hopeless if it is more than five times worse than three quarters of the groups. If it is more than 200
+# times worse, the others are as good as zero, and need no room.
 _HOPELESS, _NOUGHT = 5, 200
 
 
 def _end(values: Floats) -> float | None:
-    """Return where an axis ends, so that hopeless groups leave room for the others; None: at the largest value."""
+    """Return an axis end that leaves room for all but hopeless groups; None: the largest value."""
     most, usual = float(values.max()), float(np.quantile(values, 0.75, method="lower"))
     if not most / _NOUGHT <= usual < most / _HOPELESS:
         return None
@@ -340,7 +340,7 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
 def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
     """Return the panels of one output at one loss: a mark per group, with its value next to it.
 
-    A bar that is too long for the axis is cut; it has the colour of warnings, and its value ends in ».
+    A bar that is too long for the axis is cut. It has the colour of warnings, and its value ends in ».
     """
     named, (height, font) = labels(part, keys), (20, 12) if part.height <= _MOST_HIGH_ROWS else (12, 10)
     part = part.with_row_index("rank")
@@ -399,7 +399,7 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
 
 
 def _scale_of_ranges(answers: pl.DataFrame) -> alt.Scale:
-    """Return a scale on which hopeless intervals go from edge to edge, and the others can be told apart."""
+    """Return a scale on which hopeless intervals fill the width, and the others are distinct."""
     low, truth, high = (answers.get_column(name).to_numpy() for name in ("answer_5", "true_answer", "answer_95"))
     widths = high - low
     if (end := _end(widths)) is None:
@@ -425,7 +425,7 @@ def over_shares(part: pl.DataFrame) -> list[Any]:
     return panels
 
 
-_LEAST = 0.001  # smaller shares are drawn there
+_LEAST = 0.001  # smaller relative errors are drawn there
 
 
 def error_by_size(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:

@@ -24,14 +24,14 @@ else:
 
 _WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one of numbers
 _IN_A_ROW, PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
-_GROUPED = 6  # values of a second key whose dots still are in one row
+_GROUPED = 6  # a second key with up to this many values has its dots in one row
 _COLUMNS = 24  # values of a second key that a heat map shows side by side
 _NAME, _PAGE = 340, 660  # the widest name, and a page
 _GAP = 24
 _MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower
 _SHADES = ["#F1F6FA", "#6BB4DE"]  # of a heat map: both with a contrast of 7 and more to black text
 _RANGE = ("number", "low", "high")
-# Names of keys of whole numbers along which lines are drawn, and texts that are dates.
+# Names of keys of whole numbers that mean times, and texts that are dates.
 _TIME = re.compile(r"(?:.*[_ ])?(year|quarter|month|week|weekday|day|date|hour)s?", re.IGNORECASE)
 _DATES = re.compile(r"\d{4}(-(Q[1-4]|W?\d{2})(-\d{2})?)?")
 _LEAST_OF_A_LINE = 3
@@ -63,8 +63,8 @@ class Groups(NamedTuple):
     """Groups as a figure shows them: along time, by another key, or a row for each."""
 
     keys: list[str]
-    time: str | None  # the key along which lines are drawn
-    by: str | None  # the key that differs in colour, or in columns
+    time: str | None  # the key along the lines
+    by: str | None  # the key of colours, or of columns
 
 
 def groups_of(part: pl.DataFrame, keys: list[str]) -> Groups:
@@ -178,7 +178,7 @@ def _above(text: str) -> alt.TitleParams:
     return alt.TitleParams(wrap(text, 34), anchor="start", frame="group", fontSize=12, fontWeight="bold", offset=6)
 
 
-# How a line is in a legend: as wide and as dark as it is drawn, and not as its band.
+# The look of a line in a legend: the width and shade of the line, not those of its band.
 _STROKE = {"symbolType": "stroke", "symbolSize": 700, "symbolStrokeWidth": 2, "symbolOpacity": 1}
 
 
@@ -195,7 +195,7 @@ def _color(field: str, order: Sequence[str], title: str, **symbol: Any) -> alt.C
 def _in_rows(
     part: pl.DataFrame, numbers: Sequence[Points], texts: Sequence[str], labels: Labels, widest: int
 ) -> Iterator[tuple[list[Points], dict[str, int]]]:
-    """Yield the numbers and the texts of each row of panels that is no wider than `widest`, or has one panel."""
+    """Yield the numbers and the texts of each row of panels: at most `widest`, or a single panel."""
     row: tuple[list[Points], dict[str, int]] = ([], {})
     total = 0
     both: list[Points | str] = [*numbers, *texts]
@@ -220,7 +220,7 @@ def _width(part: pl.DataFrame, name: str, labels: Labels) -> int:
 def over_time(
     part: pl.DataFrame, groups: Groups, time: str, numbers: Sequence[Points], labels: Labels, look: Look
 ) -> list[Any]:
-    """Return a panel of lines with their bands for each number, or small panels where there are many lines."""
+    """Return a panel of lines with their bands for each number, or small panels if there are many lines."""
     series = names_of(part, groups.keys, labels)
     order = list(dict.fromkeys(series))
     ranked = part.with_columns(pl.Series("series", series), pl.col(time).alias("rank"))
@@ -316,7 +316,7 @@ def _short(value: float) -> str:
 def panels_of(
     part: pl.DataFrame, keys: list[str], numbers: Sequence[Points], texts: list[str], labels: Labels, look: Look
 ) -> tuple[list[Any], str, list[str]]:
-    """Return rows of panels that fit the keys, what numbers are drawn as, and the outputs that are left out."""
+    """Return rows of panels that fit the keys, the kind of marks, and the outputs that are left out."""
     groups = groups_of(part, keys)
     if numbers and groups.time is not None:
         return over_time(part, groups, groups.time, numbers, labels, look), "Lines", texts

@@ -34,7 +34,7 @@ else:
 __all__ = ["error_curve", "lines", "probabilities"]
 
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
-# Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
+# Candidates with smaller probabilities have no bar of their own if others have much larger ones.
 _UNLIKELY = 0.005
 
 
