@@ -126,7 +126,7 @@ def _laplace_probabilities(exponents: Floats, counts: Floats) -> Floats:
 
     P_r = ∫ f(u + x_r)·∏_{i≠r} F(u + x_i) du, with the density f and the distribution function F of the noise. Above the
     best score every F is 1 − exp(−(u + x))/2, which is permute-and-flip's integral with halved coins. Below it the
-    integrand is smooth between the scores. Each score on the way halves the product, so few matter.
+    integrand is smooth between the scores. Each score on the way halves the product, so only a few of them matter.
     """
     halved = np.exp(-exponents) / 2
     weights = np.exp(np.log(counts) - exponents) / 2

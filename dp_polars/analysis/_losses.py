@@ -56,26 +56,25 @@ def loss_for(
 ) -> pl.DataFrame:
     """Return the smallest loss at which enough groups get good answers on *public* rows. The result is not private.
 
-    Give it last year's published rows, or synthetic ones (`synthetic`): it reads off them which loss each output needs.
-    Nothing is released, and no budget is charged.
+    Use last year's published rows, or synthetic ones (`synthetic`): they show the loss that each output needs. Nothing
+    is released, and no budget is charged.
 
     Parameters
     ----------
     query
         A query of a private frame, not for keys, with or without private rows of its own (they are not touched). Its
-        losses say only in which unit the result is; it needs none, and is then in the unit of its budget, or in
-        epsilon.
+        losses only set the unit of the result. Without losses the unit is that of its budget, or epsilon.
     rows
         The public rows, as for `simulate`.
     within
-        How far a good answer may be from the true one, 0 or more, in the `error_unit` and the sense of `simulate`. Of
-        value counts and lists, all counts, or answers, must be that near; of a first above a threshold, only the true
-        one is within 0. A dict gives it for some outputs by name; it is 0 for the others.
+        The largest error of a good answer, 0 or more, in the `error_unit` and the sense of `simulate`. For value counts
+        and lists, all counts, or answers, must be that near. For a first above a threshold, only the true one is within
+        0. A dict sets it for some outputs by name; it is 0 for the others.
     groups
-        Which part of the groups must get a good answer: above 0, at most 1. Groups without a true answer are left out:
-        those in which no row counts, of choices, lists and means. (Counts and sums are 0 there.)
+        The part of the groups that must get a good answer: above 0, at most 1. Groups without a true answer are left
+        out: for choices, lists and means, groups in which no row counts. (Counts and sums are 0 there.)
     confidence
-        How often each of them must: strictly between 0 and 1.
+        The probability of a good answer in each of them: strictly between 0 and 1.
     allow_private
         As for `simulate`: False refuses the very rows that the query protects.
 
@@ -83,20 +82,20 @@ def loss_for(
     -------
     DataFrame
         One row per output: `output` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho", that of the
-        output's own loss) and `epsilon_of_all` (Float64). `loss` is what one person would lose to that output in all,
-        rounded up to four significant digits; null where 20 is not enough, or no group has a true answer; 0 where any
-        loss does, from 1e-6 on. `epsilon_of_all` is the same in each row: the guarantee that all outputs need together
-        at these losses, as an ε at δ = 10⁻⁶; null where one output has no loss.
+        output's own loss) and `epsilon_of_all` (Float64). `loss` is one person's loss to that output, rounded up to
+        four significant digits. It is null if 20 is not enough, or no group has a true answer, and 0 if any loss from
+        1e-6 on is enough. `epsilon_of_all` is the same in each row: the guarantee that all outputs need together at
+        these losses, as an ε at δ = 10⁻⁶; null if one output has no loss.
 
     Notes
     -----
-    The true answer is that of the rows that the limits keep, drawn once for all losses: `simulate` says what the limits
-    drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
-    a count, a sum or a mode worse, but may a quantile in the column's unit, and a mean by a little. So the search goes
-    down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.
+    The true answer is about the rows that the limits keep, drawn once for all losses: `simulate` shows how many they
+    drop. If they drop any, the result differs a little from call to call. A larger loss never makes a count, a sum or a
+    mode worse. It may make a quantile worse in the column's unit, and a mean by a little. So the search goes down from
+    20 in steps of a third of a decade, and stops at the first loss that is not enough.
 
-    Chances of choices are exact to float64, those of counts and sums to a few 1e-9, those of means to about 1e-4. Those
-    of lists are shares of 200 draws: such a loss has two digits, and is off by some 10 %.
+    Chances of choices are exact to float64, those of counts and sums to a few 1e-9, those of means to about 1e-4. For
+    lists they are fractions of 200 draws: such a loss has two digits, and is off by some 10 %.
 
     Examples
     --------

@@ -97,18 +97,18 @@ _PAIRS = {
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """Which (epsilon, delta) is proved for one person after one release, or several.
+    """The proved (epsilon, delta) for one person after one release, or several.
 
     Made by `privacy_profile`, `PrivacyProfile.of` and `compose`.
 
     Parameters
     ----------
     parts
-        (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. A
-        discrete Gaussian has the shift over the deviation of its noise in place of the pure epsilon; how many
-        there are need not be whole, as only the sum of their squared shifts matters.
+        (mechanism, pure epsilon of one release, number of such releases), once for each kind of release. A discrete
+        Gaussian has the shift over the deviation of its noise instead of the pure epsilon. Its number need not be
+        whole, as only the sum of the squared shifts matters.
     rho
-        The cost of all releases in rho. Their parts may cost more: those of a person's spread rows are put together.
+        The cost of all releases in rho. The parts may cost more, as they combine cases of a person's spread rows.
     spent_delta
         The sum of the deltas that releases of keys spend in addition.
     """
@@ -289,9 +289,9 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
     epsilon
         The pure loss of the release, above 0.
     mechanism
-        "permute_and_flip" (the default): delta(t) = 1 − exp((t − epsilon)/2), exactly what two candidates
-        attain. "exponential": delta(t) = (1 − exp((t − epsilon)/2))² / (1 − exp(−epsilon)), the optimal
-        profile of bounded range epsilon (Dong, Durfee & Rogers 2020, arXiv 1909.13830).
+        "permute_and_flip" (the default): delta(t) = 1 − exp((t − epsilon)/2), which two candidates attain exactly.
+        "exponential": delta(t) = (1 − exp((t − epsilon)/2))² / (1 − exp(−epsilon)), the optimal profile of bounded
+        range epsilon (Dong, Durfee & Rogers 2020, arXiv 1909.13830).
 
     Returns
     -------
@@ -316,16 +316,16 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     Parameters
     ----------
     releases
-        At least one. Claims (with everything that one person's rows lose in all groups), or pairs of a pure
-        epsilon and a mechanism ("permute_and_flip", "exponential"). They may depend on earlier answers; their
-        losses and mechanisms must not: the list is fixed before the first one is drawn. `Budget` needs no such list.
+        At least one. Claims (with the loss of one person's rows in all groups), or pairs of a pure epsilon and a
+        mechanism ("permute_and_flip", "exponential"). They may depend on earlier answers. Their losses and mechanisms
+        must not: the list is fixed before the first draw. `Budget` needs no such list.
     delta
         0 or more, below 1. 0 gives the sum of the pure losses.
 
     Returns
     -------
     float
-        The smallest that any of these proofs gives:
+        The smallest epsilon from any of these proofs:
 
         - the sum of the pure losses;
         - zCDP, and the Rényi divergences of the dominating pairs (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
@@ -335,9 +335,9 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
         - for discrete Gaussians alone, the profile of a continuous one that is a little narrower, at every delta (Balle
           & Wang 2018, arXiv 1805.06530).
 
-        With a discrete Gaussian among the releases, delta 0 gives infinity. One that finds keys, or of a rho above 4.5,
-        leaves zCDP and Rényi divergences. Deltas that releases of keys spend are taken off `delta` first.
-        `tests/analysis/test_never_above.py` compares 1,000 lists with what other accountants prove.
+        With a discrete Gaussian among the releases, delta 0 gives infinity. If one of them finds keys, or has a rho
+        above 4.5, only zCDP and Rényi divergences apply. Deltas that releases of keys spend are subtracted from `delta`
+        first. `tests/analysis/test_never_above.py` compares 1,000 lists with the proofs of other accountants.
 
     Examples
     --------

@@ -59,8 +59,8 @@ def simulate(
 ) -> pl.DataFrame:
     """Return how good the answers of a private query would be on a *public* frame. The result is not private.
 
-    Give it last year's published rows, or synthetic ones: the result shows true answers and exact probabilities. For
-    lists of quantiles and top-k it shows estimates from many draws. Nothing is released, and no budget is charged.
+    Use last year's published rows, or synthetic ones: the result shows true answers and exact probabilities. For lists
+    of quantiles and top-k it shows estimates from many draws. Nothing is released, and no budget is charged.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def simulate(
         For an expression, the columns to group by: the groups are those of the public frame. None: one group. Must be
         left out for a query of a private frame, which has its keys.
     losses
-        Losses to try, above 0, each in the unit of the output's own loss: what one person would lose to that output in
-        all. None: the loss of each output.
+        Losses to try, above 0, each in the unit of the output's own loss: one person's whole loss to that output. None:
+        the loss of each output.
     allow_private
-        False refuses rows, and files, that the query itself protects: a mistake that shows true answers. True takes
-        them, where they are public or you may see them anyway; the result must not be passed on then. Copies, such as
-        the same file in another folder, are not recognised.
+        False refuses rows, and files, that the query itself protects: a mistake that shows true answers. True accepts
+        them, if they are public or you may see them anyway. Then the result must not be passed on. Copies, such as the
+        same file in another folder, are not recognised.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def simulate(
         - `true_answer`: the answer without noise and without contribution limits (the clipping bounds of a sum or a
           mean are part of the statistic), of several equally good ones the first. Null in a group without rows that
           count, like the four columns that follow, except for counts and sums, which are 0 there; of a first above a
-          threshold, null where none reaches it;
+          threshold, null if none reaches it;
         - `probability_true` (Float64): how probable an answer as good as the true one is; of value counts, that all of
           them are true; of a first above a threshold, that it is the true one; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
@@ -101,7 +101,7 @@ def simulate(
           threshold: how far it is below, or one before it above, whichever is more. By weight: in "the weights' unit".
           An argmax: how much worse its "score" is. Gaps are left out: the law of their answers is the same.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
-          else null. It says little about a small group, whose few ranks are far apart.
+          else null. It is of little use for a small group, as its few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
           each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
           threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
@@ -110,39 +110,40 @@ def simulate(
           scale them away, or they are rows without a person, each of which is taken for one person. (In a mode that
           counts people, and in value counts, a person counts for each of their candidates.)
         - `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
-        - `ordered` (Boolean): whether the answers lie on a line, as those of quantiles, counts, sums and means do.
+        - `ordered` (Boolean): whether the answers are on a line, as for quantiles, counts, sums and means.
 
-        `true_answer`, `answer_5` and `answer_95` have the answer's own type where all outputs share one, and are String
-        otherwise.
+        `true_answer`, `answer_5` and `answer_95` have the answer's own type if all outputs have the same one, and are
+        String otherwise.
 
-        For a **publication** there is one row per statistic, on average over its groups: what would be wrong with it.
-        `query`, `output` (String), `groups` (Int64), those that have rows, and `error_unit`; then, in this unit,
+        For a **publication** there is one row per statistic, with its errors on average over its groups. `query`,
+        `output` (String), `groups` (Int64), the number of groups with rows, and `error_unit`; then, in this unit,
 
         - `size` (Float64): how many rows or people a group has, limits or not; null for keys;
-        - `value`: the size of the true answer. For answers that are no numbers, that of the group; null where that is
+        - `value`: the size of the true answer. For answers that are no numbers, the group's size; null if that is
           no number in the unit. For keys it is how many there are;
         - `noise`: the mean error that the noise makes, if the rows that limits keep were all;
-        - `dropped`: the error without noise of what limits drop or scale away;
-        - `clipped`: how far clipping bounds move the true answer; null where values have none, or are no numbers;
+        - `dropped`: the error without noise, from rows that limits drop or scale away;
+        - `clipped`: how far clipping bounds move the true answer; null if values have none, or are no numbers;
         - `error`: that of noise and limits together, as `expected_error`, and `relative`: it over `value`.
 
-        Keys have the unit "keys": how many are not shown. Tables of a cube have a row each. Synthetic rows have none.
+        Keys have the unit "keys": their error is the number of keys that are not shown. Tables of a cube have a row
+        each. Synthetic rows have none.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, the rows are those that the query protects, or a key column has the name
-        of another column of the result.
+        If an argument is not as described, the query protects these very rows, or a key column has the name of another
+        column of the result.
 
     Notes
     -----
-    The laws are exact for the histogram that is counted: those of choices to float64, those of counts and sums to a few
-    1e-9, that of a first above a threshold to about 1e-13, those of means to about 1e-4, those of variances to about
-    1e-3 of the error. Lists are drawn 200 times instead: a mean is off by some 7 % of the standard deviation of one
-    draw. If a person of the public frame has more rows or groups than the limits of the query, that person counts in
-    part in numbers. For other outputs a random subset of the rows counts, as in a release: the result holds for one
-    such draw. `left_out` is how much does not count. Errors are measured on all rows. It takes some 0.1 ms per choice,
-    loss and group, and tenths of a second per variance.
+    The laws are exact for the counted histogram: for choices to float64, for counts and sums to a few 1e-9, for a first
+    above a threshold to about 1e-13, for means to about 1e-4, for variances to about 1e-3 of the error. Lists are drawn
+    200 times instead: a mean is off by some 7 % of the standard deviation of one draw. If a person of the public frame
+    has more rows or groups than the limits of the query, that person counts in part in numbers. For other outputs a
+    random subset of the rows counts, as in a release: the result is for one such draw. `left_out` shows how much does
+    not count. Errors are measured on all rows. It takes some 0.1 ms per choice, loss and group, and tenths of a second
+    per variance.
 
     Examples
     --------

@@ -40,27 +40,26 @@ _SIZES = {"query": pl.String, "output": pl.String, "size": pl.Int64, "size_unit"
 
 @called
 def error_by_size(query: PrivateQuery | Publication, sizes: Iterable[int]) -> pl.DataFrame:
-    """Return how far off every output is at most in groups of these sizes. It reads no row.
+    """Return the `error_95` of every output in groups of these sizes. It reads no row.
 
     Parameters
     ----------
     query
-        A query of a private frame, with or without rows, and not for keys; or a publication, of which selected keys
-        and synthetic rows are left out. Its losses count.
+        A query of a private frame, with or without rows, and not for keys; or a publication: its selected keys and
+        synthetic rows are left out. Its losses count.
     sizes
-        How many rows of a group count, after all limits, or how many people, where an output counts people: at least 1.
+        The numbers of rows of a group, after all limits, or of people, if an output counts people: at least 1.
 
     Returns
     -------
     DataFrame
         One row per output, or table of a cube, and size: of a publication `query` (String), and then `output` (String),
-        `size` (Int64), `size_unit` (String: "rows" or "people"),
-        `error_95` (Float64) and `error_unit` as in `PrivateQuery.explain`, and `relative` (Float64): that error as a
-        share of the largest answer that a group of this size may have. For counts this is the size, for sums the size
-        times the larger bound. For quantiles and modes, whose errors are in rows or people, it is the size (by weight,
-        times the largest weight). For means and their like it is the distance between the smallest and the largest
-        answer. Above 1 an answer says nothing. Errors are null where only the column's type names the candidates and
-        the query has no rows.
+        `size` (Int64), `size_unit` (String: "rows" or "people"), `error_95` (Float64) and `error_unit` as in
+        `PrivateQuery.explain`, and `relative` (Float64): that error divided by the largest answer that a group of this
+        size may have. For counts this is the size, for sums the size times the larger bound. For quantiles and modes,
+        whose errors are in rows or people, it is the size (by weight, times the largest weight). For means and their
+        like it is the distance between the smallest and the largest answer. Above 1 an answer is only noise. Errors are
+        null if only the column's type names the candidates and the query has no rows.
 
     Examples
     --------
@@ -92,27 +91,27 @@ def size_needed(
     Parameters
     ----------
     query
-        As for `error_by_size`. Selected keys of a publication have the number of people from which on a key is shown
-        with probability 0.95.
+        As for `error_by_size`. For selected keys of a publication, the size is the number of people from which on a key
+        is shown with probability 0.95.
     relative
-        What `relative` of `error_by_size` may be at most: above 0.
+        The most that `relative` of `error_by_size` may be: above 0.
     rehearsal
-        What `simulate` gave of this publication: then the error is relative to the answers that it has, and not to the
-        largest possible ones. Those of means stay as they are; those of sums grow with the size.
+        The result of `simulate` for this publication: then the error is relative to its answers, and not to the largest
+        possible ones. Answers of means stay as they are; those of sums grow with the size.
 
     Returns
     -------
     DataFrame
         One row per output: of a publication `query` (String), and then `output` (String), `size` (Int64) and
-        `size_unit` (String: "rows" or "people"), those that the limits keep. In every group of this size or more, the
-        error is that small with probability 0.95. Null where the error is not known, or no group of 2⁵³ is large
+        `size_unit` (String: "rows" or "people"), counting those that the limits keep. In every group of this size or
+        more, the error is that small with probability 0.95. Null if the error is not known, or no group of 2⁵³ is large
         enough.
 
     Notes
     -----
-    An error in rows, people or the column's unit does not depend on the group, so its share of the largest answer falls
-    like one over the size. That of a mean never grows with the size. So all sizes from the smallest one on will do,
-    which bisection finds.
+    An error in rows, people or the column's unit does not depend on the group. Divided by the largest answer, it falls
+    like one over the size. A mean's relative error never grows with the size. So all sizes from the smallest one on are
+    enough, and bisection finds it.
 
     Examples
     --------
@@ -136,21 +135,21 @@ def size_needed(
 
 @called
 def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
-    """Return how probable the most common candidate is at least, by its gap. It reads no row.
+    """Return the least probability of the most common candidate, by its gap. It reads no row.
 
     Parameters
     ----------
     query
         A query of a private frame with a mode among its outputs; the others are left out.
     gaps
-        How many more people (or rows, or how much more weight) the most common candidate of a group has than every
-        other one, 0 or more, counting what the limits keep.
+        By how many people (or rows, or by how much weight) the most common candidate of a group exceeds every other
+        one, 0 or more, counting rows that the limits keep.
 
     Returns
     -------
     DataFrame
         One row per mode and gap: `output` (String), `gap` (Float64), `gap_unit` (String: "people", "rows" or "the
-        weights' unit") and `probability` (Float64): that the most common candidate is the answer. It is exact where all
+        weights' unit") and `probability` (Float64): that the most common candidate is the answer. It is exact if all
         other candidates are equally common, and larger for all other counts with this gap.
 
     Raises
@@ -212,18 +211,18 @@ def rows_dropped(
     max_groups: Iterable[int | None] = (None,),
     max_rows_per_group: Iterable[int | None] = (None,),
 ) -> pl.DataFrame:
-    """Return what share of *public* rows contribution limits would drop, and whose. The result is not private.
+    """Return the share of *public* rows that contribution limits would drop. The result is not private.
 
-    Give it last year's published rows, or synthetic ones: see `synthetic`, whose `skew` says how unequal people are.
+    Use last year's published rows, or synthetic ones: see `synthetic`. Its `skew` sets how unequal people are.
 
     Parameters
     ----------
     frame
         The public rows.
     privacy_unit
-        The column, or columns, that tell people apart. Rows of null and NaN people are left out.
+        The column, or columns, that identify people. Rows of null and NaN people are left out.
     by
-        The columns that groups are made by. Rows with a null there are in no group, and left out.
+        The columns of the groups. Rows with a null there are in no group, and left out.
     max_groups, max_rows_per_group
         The limits to try, each at least 1, as lists: all combinations are. None: no limit.
 
@@ -231,14 +230,14 @@ def rows_dropped(
     -------
     DataFrame
         One row per combination: `max_groups`, `max_rows_per_group` (Int64), `rows_dropped` (Float64), the mean share of
-        rows that are dropped, over the random subsets that may be kept, and `people_cut` (Float64), the share of people
-        who lose a row. Both are null without rows.
+        dropped rows over the random subsets that may be kept, and `people_cut` (Float64), the share of people with a
+        dropped row. Both are null without rows.
 
     Notes
     -----
     A person with G groups keeps min(g, G) of them, all subsets being equally probable, and min(n, m) of the n rows in
-    such a group. So the mean number of rows kept is min(1, g/G)·Σ min(n, m). That is so for modes, quantiles and other
-    choices. In numbers nobody's rows are dropped: people beyond the limits count in part, and lose no more than that.
+    such a group. So the mean number of rows kept is min(1, g/G)·Σ min(n, m). This applies to modes, quantiles and other
+    choices. In numbers no rows are dropped: people beyond the limits count in part, and lose no more than that.
 
     Examples
     --------
@@ -409,10 +408,10 @@ def synthetic(
     privacy_unit: str | Sequence[str] | None = None,
     skew: Number = 0.5,
 ) -> pl.DataFrame:
-    """Return synthetic rows to try a query on before any is private: they follow from public things alone.
+    """Return synthetic rows to try a query on, from public values only.
 
-    No private row is read: `schema` holds the types of columns, which are taken as public here as everywhere. The same
-    arguments give the same rows. Nothing about real rows follows from them but what is put in: try several sizes.
+    No private row is read: `schema` has the types of columns, which count as public here as everywhere. The same
+    arguments give the same rows. They show nothing about real rows beyond your arguments: try several sizes.
 
     Parameters
     ----------
@@ -420,26 +419,26 @@ def synthetic(
         The type of every column by its name, such as `frame.collect_schema()`: numbers, text, categories, booleans,
         dates and times.
     people, rows
-        How many people there are, and how many rows in all: at least one for each of them.
+        The number of people, and of all rows: at least one for each person.
     values
         The public values of columns, by name: candidates and keys, as lists, ranges, grids, Series or arrays. Columns
         without any get a few by their type: whole numbers from 0 to 99, other numbers from 0 to 99.99, the letters a to
         j, the categories of an Enum, the days or hours of 2024, the minutes of a day.
     privacy_unit
-        The column, or columns, that tell people apart. None: the first one. Theirs are whole numbers from 0 on, or such
-        numbers as text; of other types, `values` must give as many as there are people.
+        The column, or columns, that identify people. None: the first one. Their values are whole numbers from 0 on, or
+        such numbers as text. For other types, `values` must have one for each person.
     skew
-        How unequal people are, from 0 to 4. At 0 rows fall to people at random. At 0.5 a minority has many rows, at 1
-        or more a few people have most of them.
+        How unequal people are, from 0 to 4. At 0 each row belongs to a random person. At 0.5 a minority has many rows,
+        at 1 or more a few people have most of them.
 
     Returns
     -------
     DataFrame
-        With these columns and types, without null, in no order. Columns are independent of each other. The
-        person of rank r has one row and, of the rows left over, a share in proportion to 1/r^skew, so that
-        some have many rows. Text, categories and booleans are as frequent as 1/r, r their place in the list,
-        so that groups have different sizes. Numbers and times lie between their smallest and largest value,
-        most of them in the middle: each is the mean of two that are evenly spread.
+        With these columns and types, without null, in no order. Columns are independent of each other. The person of
+        rank r has one row and a part of the other rows in proportion to 1/r^skew, so that some have many rows. Text,
+        categories and booleans are as frequent as 1/r, r their place in the list, so that groups have different sizes.
+        Numbers and times are between their smallest and largest value, most of them in the middle: each is the mean of
+        two that are evenly spread.
 
     Examples
     --------

@@ -83,17 +83,17 @@ def selection_probabilities(
     monotonic
         Whether one person moves all scores in the same direction. The range R of a difference of two scores is
         `sensitivity` if so, else twice that, and the mechanisms' rate λ is `epsilon` / R in pure DP. Counts are
-        monotonic where a person comes or goes, but not where one is replaced: then one count falls and another rises.
+        monotonic if a person is added or removed, but not if one is replaced: then one count falls and another rises.
     mechanism
-        "permute_and_flip", "exponential", or None for the one that the unit of the loss chooses. Or
-        "report_noisy_max_laplace", for comparison and with `epsilon` only: the largest score after Laplace noise of
-        scale R / `epsilon` (Dwork & Roth 2014, Section 3.3).
+        "permute_and_flip", "exponential", or None for the usual one of the loss's unit. Or "report_noisy_max_laplace",
+        for comparison and with `epsilon` only: the largest score after Laplace noise of scale R / `epsilon` (Dwork &
+        Roth 2014, Section 3.3).
 
     Returns
     -------
     numpy.ndarray
-        Shape (k,), float64. Relative error below 1e-12 where it does not underflow (a candidate whose coin
-        is below 1e-308 has a probability of at least 5e-324 here, never 0). A million candidates take about a second.
+        Shape (k,), float64. Relative error below 1e-12 if it does not underflow. (A candidate with a coin below 1e-308
+        has a probability of at least 5e-324 here, never 0.) A million candidates take about a second.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def probability_of_best(
     Returns
     -------
     float
-        Between 0 and 1. Candidates that share the best score count together.
+        Between 0 and 1. Candidates with the same best score count together.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def accuracy(
     mechanism: Mechanism | None = None,
     confidence: Number = 0.95,
 ) -> float:
-    """Return an error that is not exceeded with the probability `confidence`, whatever the `k` scores are.
+    """Return an error that is not exceeded with the probability `confidence`, for any `k` scores.
 
     `k` is at least 1, `confidence` strictly between 0 and 1. For the others see `selection_probabilities`; only the two
     mechanisms of this package.
@@ -258,7 +258,7 @@ def worst_expected_error(
     monotonic: bool = False,
     mechanism: Mechanism | None = None,
 ) -> float:
-    r"""Return the largest mean error that any `k` scores can lead to. It needs no data.
+    r"""Return the largest mean error for any `k` scores. It needs no data.
 
     Parameters are those of `accuracy`.
 
@@ -270,9 +270,9 @@ def worst_expected_error(
 
     Notes
     -----
-    It is the maximum over p of the mean error of one best candidate and k − 1 others that share the coin p
-    (McKenna & Sheldon 2020, arXiv 2010.12603, Equation 7 for the exponential mechanism and 8 for
-    permute-and-flip): −ln(p)/λ·(1 − 1/(1 + (k − 1)p)) and −ln(p)/λ·(1 − (1 − (1 − p)^k)/(kp)).
+    It is the maximum over p of the mean error of one best candidate and k − 1 others with the same coin p (McKenna &
+    Sheldon 2020, arXiv 2010.12603, Equation 7 for the exponential mechanism and 8 for permute-and-flip): −ln(p)/λ·(1 −
+    1/(1 + (k − 1)p)) and −ln(p)/λ·(1 − (1 − (1 − p)^k)/(kp)).
 
     No other scores are worse: moving two coins a and b, next to a best one, to their mean never lowers the
     error. Let h(p) = −p·ln(p). The exponential mechanism's error is Σh(p_i)/Σp_i/λ, the sum of coins stays,
@@ -308,13 +308,13 @@ def loss_needed(
     Parameters
     ----------
     scores
-        Shape (k,), as for `selection_probabilities`. Or their number k: then the loss reaches the goal whatever the
-        scores are, with one of the two mechanisms of this package.
+        Shape (k,), as for `selection_probabilities`. Or their number k: then the loss reaches the goal for any scores,
+        with one of the two mechanisms of this package.
     error, confidence
-        The goal: with the probability `confidence`, the error is not above this. On scores it is that of
-        `error_quantile`, for a number of scores that of `accuracy`. Above 0, in units of the scores.
+        The goal: with the probability `confidence`, the error is not above this. On scores it is the error of
+        `error_quantile`, for a number of scores the one of `accuracy`. Above 0, in units of the scores.
     expected_error
-        Or the goal: a mean error of at most this, above 0, in units of the scores. For a number of scores it is that of
+        Or the goal: a mean error of at most this, above 0, in units of the scores. For a number of scores it is
         `worst_expected_error`.
     probability_of_best
         Or the goal: a candidate with the best score at least this often, strictly between 0 and 1. On scores only.
@@ -430,8 +430,8 @@ def privacy_loss(
 ) -> float:
     """Return the largest absolute log-ratio of a candidate's probabilities on two score vectors.
 
-    It is at most epsilon for neighbours, whose scores differ as `sensitivity` and `monotonic` say. We don't check that
-    they do, so you can try any pair.
+    It is at most epsilon for neighbours: their scores differ as described by `sensitivity` and `monotonic`. We don't
+    check that they do, so you can try any pair.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ def privacy_loss(
     Returns
     -------
     float
-        Error below 1e-12, or 1e-14 of the value where that is more, however small the probabilities are.
+        Error below 1e-12, or 1e-14 of the value if that is more, also for tiny probabilities.
 
     Examples
     --------

@@ -51,20 +51,19 @@ def simulation(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.VConcatChart:
     """Plot the result of `dp_polars.analysis.simulate`: one row of panels per output.
 
     With several losses: probability of the true answer and expected error against the loss. The line is the median over
-    all groups that have a true answer, the band the middle 80% of them. Errors below a ten-thousandth of the largest
-    one are drawn there.
+    all groups with a true answer, the band the middle 80% of them. Errors below a ten-thousandth of the largest one are
+    drawn there.
 
     With one loss: a bar per group, and the 5–95% range of its answer for numbers and for quantiles of numbers or dates.
     If a group is much worse than most, its bar is cut and orange, its value ends in », and its confidence interval
-    fills the panel.
-    More than 60 groups are drawn as shares of groups instead.
+    fills the panel. More than 60 groups are drawn as fractions of groups instead.
 
     A number has no panel of the probability, since hardly any released number is the true one.
 
     Parameters
     ----------
     frame
-        What `simulate` returned, or a part of its rows.
+        The result of `simulate`, or a part of its rows.
     **look
         `title`, `subtitle`, `caption` and `labels` as for `answers`; panels have sizes of their own.
 
@@ -113,11 +112,10 @@ def simulation(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.VConcatChart:
 
 
 def budget(budget: Budget, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
-    """Plot what every charge took of a budget, and what is left.
+    """Plot every charge to a budget, and the rest.
 
-    Up to 30 charged outputs have a bar each, from what was spent before it to what was spent after it; more are one
-    rising line. For a guarantee of (epsilon, delta), it shows the sum with more room: that of epsilons, or that of
-    divergences in rho.
+    Up to 30 charged outputs have a bar each, from the sum before it to the sum after it; more are one rising line. For
+    a guarantee of (epsilon, delta), it shows the sum with more room: the sum of epsilons, or of divergences in rho.
 
     Parameters
     ----------
@@ -136,7 +134,7 @@ def budget(budget: Budget, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcat
     log, guarantee = budget.log(), budget._guarantee
     if guarantee is not None and log.height:
         last, in_rho = log.row(-1, named=True), float(guarantee.rho)
-        # Null sums of epsilons can't be drawn; the other sum allowed the last charge then.
+        # A null sum of epsilons is beyond its budget: then the other sum allowed the last charge.
         if last[running] is None or last[running] * in_rho > last["running_rho"] * total:
             total, running, symbol = in_rho, "running_rho", _charts.SYMBOLS["rho"]
     log = log.with_columns(running_total=running, loss=pl.col(running) - pl.col(running).shift(fill_value=0.0))

@@ -63,18 +63,18 @@ def answers(
     Parameters
     ----------
     released
-        What `query.release()` returned, or a part of its rows; with or without `intervals`.
+        The result of `query.release()`, or a part of its rows; with or without `intervals`.
     query
-        The query that was released. The caption says what was guaranteed, limited and clipped.
+        The released query. The caption shows the guarantee, the limits and the clipping bounds.
     most
-        How many groups, or lines along time, are shown at most.
+        The most groups, or lines along time, in the figure.
     sort
         "keys": the groups stay in the order of their public keys, or in that of `released`. "largest": the groups with
         the largest first number come first.
     **look
-        `title`, `subtitle` and `caption`: texts, each instead of the usual one; "" leaves it out. `labels`: what
-        columns and values are called, such as `{"n_people": "People", "N": "North"}`. `width`: pixels of the panels
-        side by side, without the names of groups. `height`: pixels of each panel.
+        `title`, `subtitle` and `caption`: texts, each instead of the usual one; "" leaves it out. `labels`: names of
+        columns and values, such as `{"n_people": "People", "N": "North"}`. `width`: pixels of the panels side by side,
+        without the names of groups. `height`: pixels of each panel.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def answers(
         `NAME_low` to `NAME_high`. If a release has no such columns, the intervals of counts and sums follow from the
         query; those of means don't. Answers that are no numbers are columns of words, next to dots only: choices, with
         their gap if that was requested; lists of quantiles and of the top k; value counts, the largest first. The
-        caption says what is left out.
+        caption lists what is left out.
 
     Raises
     ------
@@ -308,19 +308,19 @@ def box(
 ) -> alt.VConcatChart:
     """Plot released lists of three or five quantiles as boxes, a row per group: a figure that you can share.
 
-    Nothing but the release is shown, so the figure is as private as that. A small group has a box as sharp as any
-    other: also publish how many people it has.
+    Nothing but the release is shown, so the figure is as private as that. A small group's box looks as sharp as any
+    other: also publish the number of its people.
 
     Parameters
     ----------
     released
         The answers of the query, or a part of their rows; one row per group.
     query
-        The query that was released: that of a private frame, or the private expression of `group_by(…).agg(…)`.
+        The released query: a query of a private frame, or the private expression of `group_by(…).agg(…)`.
     output
-        The output that is shown. None: the only list of three or five quantiles.
+        The output to show. None: the only list of three or five quantiles.
     most
-        How many groups are shown at most.
+        The most groups in the figure.
     sort
         "keys": in the order of `released`. "largest": by the middle quantile, the largest first.
     **look
@@ -466,23 +466,23 @@ def cube(
     cube
         The answer of a query of `PrivateFrame.cube`.
     along
-        The dimension whose values lie along the x axis, in their order.
+        The dimension along the x axis, with its values in their order.
     *where
         Filters, as for `Cube.count`.
     by
         One or several others: a panel for each of their combinations. None: one panel.
     share
-        A condition: shares for which it is true, in the place of counts.
+        A condition: show its shares instead of counts.
     most
-        How many panels are shown at most, the first ones.
+        The most panels in the figure: the first ones are shown.
     **look
-        As for `answers`; `width` is that of all panels in a row.
+        As for `answers`; `width` is for all panels in a row.
 
     Returns
     -------
     altair.VConcatChart
         A dot for each number, in a line from one end of its 95 % confidence interval to the other. All panels have the
-        same axes. The caption says who is protected, what was guaranteed, and what is left out.
+        same axes. The caption shows who is protected, the guarantee, and what is left out.
 
     Examples
     --------

@@ -130,17 +130,17 @@ def lines(
     Parameters
     ----------
     frame
-        The points; on a logarithmic axis those that are not above 0 are left out.
+        The points; on a logarithmic axis, points that are not above 0 are left out.
     x, y
         Columns of numbers.
     series
-        The column that names the lines, six different values at most; the legend has them in their order in the frame.
+        The column that names the lines, six different values at most. The legend keeps their order in the frame.
     x_title, y_title
         Titles of the axes, with the unit.
     log_x, log_y
         Whether an axis is logarithmic.
     y_domain
-        The ends of the y axis; lines are cut there. None: those of the points.
+        The ends of the y axis; lines are cut there. None: the ends of the points.
     **look
         As for `plot.answers`: `title`, `subtitle`, `caption`, `labels` of series and axes; `width` and `height`, in
         pixels, are without axes and legend: 420 and 280.
@@ -474,9 +474,9 @@ def error_by_size(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart |
 
 
 def best_by_gap(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
-    """Plot how probable the most common candidate is at least, by its gap, one line per mode.
+    """Plot the least probability of the most common candidate, by its gap, one line per mode.
 
-    `frame` is what `dp_polars.analysis.best_by_gap` returned, of six modes at most; `look`, and errors, are as for
+    `frame` is the result of `dp_polars.analysis.best_by_gap`, of six modes at most. `look`, and errors, are as for
     `error_by_size`.
 
     Examples
@@ -499,9 +499,9 @@ def best_by_gap(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | a
 
 
 def rows_dropped(frame: pl.DataFrame, **look: Unpack[Look]) -> alt.LayerChart | alt.VConcatChart:
-    """Plot what share of rows is dropped, by the limit on rows, one line for each limit on groups.
+    """Plot the share of dropped rows, by the limit on rows, one line for each limit on groups.
 
-    `frame` is what `dp_polars.analysis.rows_dropped` returned, with six limits on groups at most; rows without a limit
+    `frame` is the result of `dp_polars.analysis.rows_dropped`, with six limits on groups at most. Rows without a limit
     on rows per group are left out. `look`, and errors, are as for `error_by_size`.
 
     Examples

@@ -59,7 +59,7 @@ def error_curve(
     scores
         Shape (k,): public scores, as for `dp_polars.analysis.scores.selection_probabilities`.
     losses
-        The privacy losses of one release, at least two, in `unit`. Both axes are logarithmic: even ratios, as of
+        The privacy losses of one release, at least two, in `unit`. Both axes are logarithmic: even ratios, as from
         `numpy.geomspace`, make the smoothest line.
     mechanisms
         Any of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
@@ -143,11 +143,11 @@ def probabilities(
     mechanisms
         Up to three of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
     most
-        How many candidates have bars of their own at most. One more bar stands for all others together, and for
-        candidates that are hardly ever chosen.
+        The most candidates with bars of their own. One more bar is for all others together, and for candidates that are
+        hardly ever chosen.
     **look
-        As for `plot.answers`; `labels` are those of candidates and mechanisms, and `width` is 420 pixels, without the
-        names of candidates.
+        As for `plot.answers`; `labels` are for candidates and mechanisms, and `width` is 420 pixels, without the names
+        of candidates.
 
     Examples
     --------
