@@ -1,4 +1,4 @@
-"""Where private rows come from: frames, files and tables, the check of what made them, and marks that tell them apart.
+"""Sources of private rows: frames, files and tables, checks of their preprocessing, and marks to distinguish them.
 
-Imports `_steps` and below. Plans of private rows come in; nothing here reads a row before the charge.
+Imports `_steps` and below. Plans of private rows come in. No row is read before the charge.
 """

@@ -1,9 +1,9 @@
-"""What visibly mixes people in the table that is handed over: one table of kinds, and one walk, for all engines.
+"""Refuse tables with preprocessing that visibly mixes people: one table of kinds, and one walk, for all engines.
 
-The data set is the table that is handed to `protect`, or to a release; what made it is its owner's preprocessing. This
-looks for slips alone: transformations that carry something of other people into a person's rows. A reader of each
-engine's plans makes a `PlanNode` of each node (`_sources/plans.py`, `_engines/sql/reading.py`); everything else is said
-and decided here.
+The data set is the table given to `protect` or to a release. Its preprocessing is the owner's responsibility.
+This only finds slips: transformations that bring something of other people into a person's rows.
+A reader for each engine's plans makes a `PlanNode` of each node (`_sources/plans.py`, `_engines/sql/reading.py`).
+All decisions and messages are here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHY = "so one person could change what is in another's rows"
 
 @dataclass(frozen=True)
 class Mixing:
-    """The effect of a step that mixes people, and both ways on."""
+    """The effect of a transformation that mixes people, and a way out."""
 
     does: str
     hint: str
@@ -102,7 +102,7 @@ TWICE = Mixing(
     "name each file once, without links to it, or name the privacy unit",
 )
 
-#: The kinds by what users write, for the page.
+#: The kinds as users write them, for the page.
 KINDS = {
     "`group_by` without the unit": AGGREGATION,
     "`over` without the unit": WINDOW,
@@ -127,9 +127,9 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """A step that looks at several rows: its kind, its spelling, and the columns of the first input that it goes by.
+    """An operation on several rows: its kind, its spelling, and its columns of the first input.
 
-    Rows come together where they agree in all `keys`. None: all rows do.
+    It combines rows that agree in all `keys`. None: it combines all rows.
     """
 
     kind: Mixing
@@ -138,9 +138,9 @@ class Seen:
 
 
 class ColumnOrigin(NamedTuple):
-    """Where a column comes from: the number of an input, and the columns there that it is computed from, row by row.
+    """The origin of a column: the number of an input, and the columns there from which each row's value is computed.
 
-    `text` says by what, if the column does not pass as it is: two columns of one text have the same values.
+    `text` describes the computation, if the column is not just passed on. Columns with equal text have equal values.
     """
 
     place: int
@@ -150,19 +150,19 @@ class ColumnOrigin(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlanNode:
-    """A node of a plan, in words that all engines share."""
+    """A node of a plan, in a form that all engines share."""
 
-    columns: Sequence[str]  # the names of the columns of what comes out
-    inputs: tuple[PlanNode, ...] = ()  # the steps that it reads from
-    # Where columns of the output come from. Left out is what does not follow from a row of one input. The place is 0
-    # for a union, whose inputs have the same columns.
+    columns: Sequence[str]  # names of the output columns
+    inputs: tuple[PlanNode, ...] = ()  # the nodes that it reads from
+    # Origins of output columns. A column that doesn't depend on a single row of one input is left out. A union has
+    # place 0, because its inputs have the same columns.
     origins: Mapping[str, ColumnOrigin] = field(default_factory=dict)
-    seen: tuple[Seen, ...] = ()  # what looks at several rows
-    # The columns (left, right) that a join makes equal in what comes out; None where it is no join.
+    seen: tuple[Seen, ...] = ()  # operations on several rows
+    # The columns (left, right) that a join makes equal in its output. None: it is no join.
     pairs: Sequence[tuple[str, str]] | None = None
-    source: Any = None  # what a step without inputs reads: whatever `is_same` of `refuse_mixing` compares
-    several: str = ""  # how users write it, if it may make several rows of one
-    join: str = "`join`"  # how users write what brings the second input in
+    source: Any = None  # the source of a node without inputs, as `is_same` of `refuse_mixing` compares it
+    several: str = ""  # its spelling, if it may make several rows of one
+    join: str = "`join`"  # the spelling of the operation that adds the second input
 
     @property
     def every(self) -> Iterator[PlanNode]:
@@ -171,7 +171,7 @@ class PlanNode:
             yield from step.every
 
     def first(self, name: str) -> tuple[PlanNode, str]:
-        """Return which column a column is a copy of, through steps on one table."""
+        """Return the column that a column copies, through transformations of one table."""
         of = self.origins.get(name) if len(self.inputs) == 1 else None
         if of is None or of.text or len(of.columns) > 1 or not of.columns <= {*self.inputs[0].columns}:
             return self, name
@@ -184,7 +184,7 @@ class PlanNode:
 
 @dataclass(frozen=True)
 class Unit:
-    """The columns of a transformation that say whose its rows are, and by what texts the unit is computed of them."""
+    """The columns that identify people in a node's rows, and texts by which the privacy unit is computed."""
 
     columns: tuple[frozenset[str], ...]
     computed_by: tuple[str, ...] = ()
@@ -194,14 +194,14 @@ class Unit:
         return frozenset[str]().union(*self.columns)
 
     def below(self, step: PlanNode, place: int) -> Unit | None:
-        """Return the same for an input of the step; None where nothing there says whose a row is."""
+        """Return the same for an input. None: its columns don't identify people."""
         found, texts, there = list[frozenset[str]](), list[str](), {*step.inputs[place].columns}
         for of in self.columns:
             columns = frozenset[str]()
             for name in sorted(of):
                 origin = step.origins.get(name, ColumnOrigin(place, frozenset()))
                 names = origin.columns
-                if origin.place != place and step.pairs is not None:  # the other side has what is equal to it
+                if origin.place != place and step.pairs is not None:  # the other side has an equal column
                     pairs = {pair[origin.place]: pair[place] for pair in step.pairs}
                     names = frozenset(pairs.get(one, "") for one in names) if {*names} <= {*pairs} else frozenset()
                 if not names or not names <= there:
@@ -214,7 +214,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Read:
-    """A source that preprocessing reads; `unit` is None where nothing says whose its rows are.
+    """A source that preprocessing reads; `unit` is None if its rows can't be matched to people.
 
     `is_of_facts`: whether it is joined to people's rows by other columns than the privacy unit.
     """
@@ -227,10 +227,11 @@ class Read:
 def refuse_mixing(
     step: PlanNode, unit: PrivacyUnit | None, call: str, is_same: Callable[[Any, Any], bool]
 ) -> list[Read]:
-    """Refuse preprocessing that visibly mixes people, and return what it reads.
+    """Refuse preprocessing that visibly mixes people, and return the sources that it reads.
 
-    `step` is the last one, whose rows are handed over; without a `unit` every row is a person. Columns of it that are
-    not there are refused later. `call` begins messages, and `is_same` says whether two sources may be one table.
+    `step` is the last node, which returns the protected rows. Without a `unit` every row is a person.
+    Missing columns are refused later.
+    `call` begins messages, and `is_same` returns whether two sources may be the same table.
     """
     walk = _Walk(call, unit, is_same)
     if unit is None:
@@ -244,7 +245,7 @@ def refuse_mixing(
 
 
 def followed(step: PlanNode, unit: PrivacyUnit | None) -> list[Read]:
-    """Return what preprocessing reads that is taken unchecked, and whose the rows are."""
+    """Return the sources of unchecked preprocessing, with the columns that identify people."""
     walk = _Walk("", unit, lambda *_: False, is_checked=False)
     walk.check(step, Unit(tuple(frozenset([name]) for name in unit)) if unit and {*unit} <= {*step.columns} else None)
     walk.check_facts()
@@ -252,7 +253,7 @@ def followed(step: PlanNode, unit: PrivacyUnit | None) -> list[Read]:
 
 
 def refuse(call: str, kind: Mixing, what: str, unit: PrivacyUnit | None) -> NoReturn:
-    """Refuse what was seen; the message says why it matters, and the ways on."""
+    """Raise with the reason and the ways out."""
     by = "the privacy unit" if unit is None else f"the privacy unit {shown(unit)}"
     does, hint = (text.replace("{unit}", by) for text in (kind.does, kind.hint))
     msg = f"{call}: {what} {does}.\n\nHint: {hint}. {_UNCHECKED}"
@@ -266,11 +267,11 @@ class _Walk:
     is_same: Callable[[Any, Any], bool]
     is_checked: bool = True
     reads: list[Read] = field(default_factory=list)
-    # A table that is joined by other columns, what it is joined to, and how.
+    # A table joined by other columns, the table that it is joined to, and how.
     facts: list[tuple[PlanNode, PlanNode, str]] = field(default_factory=list)
 
     def check(self, step: PlanNode, unit: Unit | None) -> None:
-        """Refuse the step, or one below it; `unit` says whose the rows are that come out of it."""
+        """Refuse a node or any node below it; `unit` has the columns that identify the people of its rows."""
         below = [None if unit is None else unit.below(step, place) for place in range(len(step.inputs))]
         self._check_seen(step, below[0] if below else None)
         if not step.inputs:
@@ -279,7 +280,7 @@ class _Walk:
         for place, (one, of) in enumerate(zip(step.inputs, below, strict=True)):
             if step.pairs is not None and unit is not None and is_known and of is None:
                 names = unit.all.union(*(other.all for other in below if other is not None))
-                # Those of a unit of several columns.
+                # Other columns of a unit with several columns.
                 names -= {pair[place] for pair in step.pairs if pair[1 - place] in names}
                 self._check_beside(one, names, step.join, is_left=place == 0)
                 self.facts.append((one, step.inputs[1 - place], step.join))
@@ -287,13 +288,13 @@ class _Walk:
                 self.check(one, of)
 
     def _check_beside(self, table: PlanNode, names: frozenset[str], join: str, *, is_left: bool) -> None:
-        """Refuse a table about people that is joined by other columns: on the left one that has lost its unit."""
+        """Refuse a table about people that is joined by other columns; on the left, also one without its unit."""
         for one in table.every if is_left else [table]:
             if not names.isdisjoint(one.columns):
                 self._refuse(BESIDE, join)
 
     def check_facts(self) -> None:
-        """Refuse a table that is made of the rows it is joined to, or of several rows of another one about people."""
+        """Refuse a table made of the rows that it is joined to, or of several rows of another table about people."""
         of_people = [read.source for read in self.reads]
         for table, rows, join in self.facts:
             mixes = any(one.seen for one in table.every)
@@ -305,7 +306,7 @@ class _Walk:
             self.reads += [Read(source, None, is_of_facts=True) for source in table.sources]
 
     def check_rows(self, step: PlanNode) -> None:
-        """Refuse what brings rows together, or makes several of one, where every row is a person."""
+        """Refuse operations that combine rows, or make several of one, if every row is a person."""
         for one in step.every:
             self._check_seen(one, None)
             if one.several:

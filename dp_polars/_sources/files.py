@@ -1,4 +1,4 @@
-"""Files: which they are, and whether two may be one."""
+"""Identify files, and find out whether two may be the same."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dp_polars._sources.check import TWICE, refuse
 Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
 
 REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-# Stores of objects without links: two keys of one bucket are two objects.
+# Object stores without links: two keys of a bucket are two objects.
 STORES = frozenset({"abfs", "abfss", "adl", "az", "azure", "gcs", "gs", "s3", "s3a"})
 
 
 def refuse_repeated_files(files: Sequence[str]) -> None:
-    """Refuse files, as paths or URLs, of which two may be one: its rows would count twice.
+    """Refuse files (paths or URLs) if two of them may be the same: its rows would count twice.
 
-    Local files are told apart by their numbers in the file system, which sees through links and ways of writing a
-    path. Files elsewhere are taken for different where they are different objects of one bucket. One name can't
-    repeat by itself.
+    Local files are compared by their numbers in the file system, which works for links and spellings of a path.
+    Remote files count as different if they are different objects of one bucket.
+    A single name can't repeat a file.
     """
     if not are_different(files):
         refuse("protect", TWICE, "a scan of several files", None)
@@ -40,9 +40,9 @@ def are_different(files: Sequence[str]) -> bool:
 
 
 def identities(files: Iterable[str]) -> tuple[Identity, ...]:
-    """Return what each local file is: its path, its number in the file system, its size, and when it was changed.
+    """Return for each local file its path, number in the file system, size, and time of change.
 
-    A file that was rewritten, or replaced, is another one. Nothing is known about files elsewhere.
+    A rewritten or replaced file is a different one. Nothing is known about remote files.
     """
     return tuple(
         (str(path.absolute()), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -55,7 +55,7 @@ def identities(files: Iterable[str]) -> tuple[Identity, ...]:
 def _local(file: str) -> list[tuple[Path, os.stat_result]]:
     paths = {file}
     if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
-        from urllib.request import url2pathname  # brings a client of the network along
+        from urllib.request import url2pathname  # it imports a network client
 
         paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
     return [(path, path.stat()) for path in map(Path, sorted(paths)) if path.exists()]
@@ -67,7 +67,7 @@ def _are_different_files(files: Sequence[str]) -> bool:
         found = _local(file)
         if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
             return False
-        # Some file systems of Windows number nothing.
+        # Some file systems on Windows have no file numbers.
         identity = {
             (status.st_dev, status.st_ino) if status.st_ino else (os.path.normcase(path.resolve()),)
             for path, status in found
@@ -79,9 +79,9 @@ def _are_different_files(files: Sequence[str]) -> bool:
 
 
 def mark_of_files(files: Iterable[str]) -> str:
-    """Return a digest that changes where local files were replaced or changed; it has only the names of remote ones.
+    """Return a digest that changes if local files are replaced or changed; remote files only enter by name.
 
-    The size of a file is left out: it depends on its rows, and the mark is public.
+    Sizes are left out: they depend on rows, and the mark is public.
     """
     files = tuple(files)
     marks: set[tuple[object, ...]] = {(file,) for file in files if REMOTE.match(file)}
@@ -96,4 +96,4 @@ def _are_different_objects(files: Sequence[str]) -> bool:
     if any(re.search(r"[*?\[{#]", file) for file in files):
         return False
     keys = sorted(normpath("/" + unquote(part.path).lstrip("/")).rstrip("/") + "/" for part in parts)
-    return not any(after.startswith(before) for before, after in pairwise(keys))  # the same, or in a folder
+    return not any(after.startswith(before) for before, after in pairwise(keys))  # equal, or in a folder

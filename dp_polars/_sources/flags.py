@@ -1,4 +1,4 @@
-"""Facts about whole columns that Polars believes, and that end where rows enter."""
+"""Facts about whole columns that Polars relies on, removed before private rows enter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dp_polars._sources.views import kind_of, plan_nodes, visited
 def unflagged(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return the rows of a plan without sorted flags, as `column_types.without_flags` does.
 
-    Parquet files whose footers name no sorting columns bring none: a scan of them stays, so that filters may enter it.
+    A Parquet file without sorting columns in its footer has no flags: its scan stays, so that filters can enter it.
     """
     plan = visited(frame)
     while kind_of(plan) == "Filter":
@@ -29,14 +29,14 @@ def unflagged(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def names_sorting_columns(files: Iterable[str]) -> bool | None:
-    """Return whether the footer of a Parquet file names columns that Polars then takes for sorted; None: not known."""
+    """Return whether the footer of a Parquet file names columns that Polars then treats as sorted. None: unknown."""
     from pyarrow import parquet
 
     is_known = True
     for file in files:
         try:
             footer = None if REMOTE.match(file) else parquet.read_metadata(file)
-        except Exception:  # encrypted, say
+        except Exception:  # encrypted, for example
             footer = None
         if footer is None:
             is_known = False
@@ -46,9 +46,9 @@ def names_sorting_columns(files: Iterable[str]) -> bool | None:
 
 
 def rows_of_joined(frame: pl.LazyFrame) -> int | None:
-    """Return how many rows the tables have that a plan joins; None: it joins none, or that is not known so easily.
+    """Return the number of rows in the tables that a plan joins. None: there is no join, or counting is slow.
 
-    To count what a join gives takes as long as to run it.
+    Counting the rows of a join's result takes as long as running the join.
     """
     from pyarrow import parquet
 
@@ -61,16 +61,16 @@ def rows_of_joined(frame: pl.LazyFrame) -> int | None:
                 rows += pl.DataFrame._from_pydf(node.df).height
             elif node is not None:
                 rows += sum(parquet.read_metadata(str(path)).num_rows for path in node.paths)
-    except Exception:  # other files, those elsewhere, what is encrypted
+    except Exception:  # other formats, remote files, encrypted files
         return None
     return rows if joins else None
 
 
 def with_clean_memory(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Return a plan that finds no sorted flags in the frames that it holds in memory.
+    """Return a plan without sorted flags in its frames in memory.
 
-    If steps could meet some, it is run. A plan can't be changed, but Polars' in-memory engine lets a function stand for
-    a source.
+    If transformations could meet a flag, the plan is run.
+    A plan can't be changed, but Polars' in-memory engine lets a function replace a source.
     """
     number, is_flagged = 0, False
     for plan in plan_nodes(frame):
@@ -89,7 +89,7 @@ def _has_flags(rows: pl.DataFrame) -> bool:
 
 
 def _clean(plan: Any, *_: object) -> None:  # noqa: ANN401
-    """Put frames without sorted flags into a plan for those that it holds in memory."""
+    """Replace the frames in a plan's memory by copies without sorted flags."""
     waiting = [plan.get_node()]
     while waiting:
         plan.set_node(waiting.pop())

@@ -1,4 +1,4 @@
-"""What tells one table from another: marks and digests of rows, and places of columns in memory."""
+"""Distinguish tables: marks and digests of rows, and addresses of columns in memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dp_polars._sources.files import are_different, mark_of_files
 from dp_polars._sources.views import dataset_of, kind_of, module_of, plan_nodes, serialized, sources_read
 
 _ESTIMATE = re.compile(r"ESTIMATED ROWS: \d+")
-# What a plan's JSON says of Python code.
+# Signs of Python code in a plan's JSON.
 _PYTHON = ('"AnonymousFunction":', '"OpaquePython":', '"callback":')
 
 
 def mark_of(frame: pl.LazyFrame) -> str:
-    """Return the kinds of sources of a plan that passed the gate, and what tells its files from others.
+    """Return the kinds of sources of a checked plan, and an identification of its files.
 
-    It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
+    No row is read, and no file size: sizes depend on rows, and the mark is public.
     """
     kinds, files = set(), []
     for found, of in sources_read(frame):
@@ -38,7 +38,7 @@ def mark_of(frame: pl.LazyFrame) -> str:
 def text_of_plan(frame: pl.LazyFrame) -> str | None:
     """Return a digest of a plan: of its transformations, constants and files, and of columns in memory.
 
-    None where it has no text: it runs Python code, or JSON can't hold it.
+    None: the plan runs Python code, or JSON can't represent it.
     """
     found, shown = [], ""
     for plan in plan_nodes(frame):
@@ -49,7 +49,7 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
         tree: Any = sorted((name, str(dtype)) for name, dtype in plan.get_schema().items())
     else:
         tree = serialized(frame)
-        # JSON has one word for infinities and NaN. How many rows Polars takes a file to have is left out.
+        # JSON has the same word for infinities and NaN. Polars' estimate of a file's rows is left out.
         shown = _ESTIMATE.sub("", frame._ldf.describe_plan())
     text = json.dumps([tree, shown])
     if tree is None or any(word in text for word in _PYTHON):
@@ -58,9 +58,9 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
 
 
 def digest_of(frame: pl.LazyFrame, key: bytes) -> str | None:
-    """Return a keyed digest of all rows that a plan holds in memory; "" without any, None where it can't be told.
+    """Return a keyed digest of all rows in a plan's memory: "" if there are none, None if it can't be computed.
 
-    It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
+    The order of rows does not matter: that of a `group_by` differs each time, for example.
     """
     found = [_sums(of, key) for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:
@@ -69,11 +69,11 @@ def digest_of(frame: pl.LazyFrame, key: bytes) -> str | None:
 
 
 def _sums(rows: pl.DataFrame, key: bytes) -> tuple[int, ...] | None:
-    """Return the number of rows, and two sums of hashes of them under the key."""
+    """Return the number of rows, and two sums of their hashes under the key."""
     texts = [pl.col(name).cast(pl.String) for name, dtype in rows.schema.items() if isinstance(dtype, pl.Categorical)]
     nested = [dtype for dtype in rows.dtypes if not isinstance(dtype, pl.Categorical)]
     if any(isinstance(part, (pl.Categorical, pl.Object)) for dtype in nested for part in parts_of(dtype)):
-        return None  # categories are numbered anew by each process
+        return None  # each process numbers categories anew
     seeds = np.frombuffer(hashlib.blake2b(key, digest_size=16).digest(), np.uint64)
     try:
         compared = rows.with_columns(texts).select(sorted(rows.columns))
@@ -85,11 +85,13 @@ def _sums(rows: pl.DataFrame, key: bytes) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """One place where a table is read: its files, or a frame, an Arrow table or a dataset in memory.
+    """One read of a table: its files, or a frame, an Arrow table or a dataset in memory.
 
-    `order` are the columns of a CSV file in their order, where the reader may have named them. `columns` are those that
-    say whose a row is, in the order of the privacy unit; `computed_by`: by what texts it is computed of them, if it is.
-    None: nothing says it, or it is not known yet; `is_of_facts`: the table is joined to people's rows by other columns.
+    `order`: the columns of a CSV file in order, if the reader may have renamed them.
+    `columns`: the columns that identify people, in the order of the privacy unit. None: there are none, or they are
+    not known yet.
+    `computed_by`: the texts by which the unit is computed of them, if it is.
+    `is_of_facts`: the table is joined to people's rows by other columns.
     """
 
     files: tuple[str, ...] = ()
@@ -107,7 +109,7 @@ class Reading:
         return self.memory is other.memory or not all_places(self.memory).isdisjoint(all_places(other.memory))
 
     def has_unit_of(self, other: Reading) -> bool:
-        """Return whether the same columns say whose a row is, if both read one table."""
+        """Return whether both readings identify people by the same columns, if both read one table."""
         if self.is_of_facts or other.is_of_facts:
             return self.is_of_facts and other.is_of_facts
         if self.columns is None or other.columns is None or self.computed_by != other.computed_by:
@@ -116,7 +118,7 @@ class Reading:
         return len(self.columns) == len(other.columns) and all(self._is_column_of(other, *pair) for pair in pairs)
 
     def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
-        """Return whether a column is one of another reading, where names may be others: in memory, or of a CSV file."""
+        """Return whether a column is the same in another reading, if names may differ: in memory, or of a CSV file."""
         if self.order or other.order:
             return any(pair == (name, of_other) for pair in zip(self.order, other.order, strict=False))
         places, others = _places(self.memory, name), _places(other.memory, of_other)
@@ -124,7 +126,7 @@ class Reading:
 
 
 def refuse_two_units(places: Iterable[Sequence[Reading]], call: str) -> None:
-    """Refuse a table that is read at two of these places if other columns are the privacy unit there."""
+    """Refuse a table that is read at two of these places with different privacy units."""
     for one, other in (pair for several in combinations(places, 2) for pair in product(*several)):
         if not one.has_unit_of(other) and one.may_be_one_with(other):
             msg = (
@@ -136,13 +138,13 @@ def refuse_two_units(places: Iterable[Sequence[Reading]], call: str) -> None:
 
 
 def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
-    """Return where the values of a column begin in memory, which is also where those of a slice do.
+    """Return the addresses of a column's values in memory, which slices share.
 
-    Where it is null is left out: columns that differ in their values may share that. Nested columns are no unit: all of
-    them counts.
+    The null mask is left out: different columns may share it.
+    Nested columns can't be a privacy unit, so all of their buffers are returned.
     """
     if isinstance(table, pl.DataFrame) and table.schema[name] in (pl.Int128, pl.UInt128):  # Arrow has no such type
-        # Where a slice of it begins: it is taken for another column.
+        # The address where its values begin. A slice has another one, so it counts as another column.
         return frozenset(piece._s.as_single_ptr() for piece in table.get_column(name).get_chunks() if len(piece))
     pieces = [] if table is None else _pieces(table, name)
     buffers = (piece.buffers()[1 : None if piece.type.num_fields else 2] for piece in pieces if len(piece))
@@ -150,18 +152,18 @@ def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
 
 
 def all_places(table: Any) -> frozenset[int]:  # noqa: ANN401
-    """Return where the values of all columns begin in memory: of a frame, an Arrow table, or a dataset of one."""
+    """Return the addresses of all columns in memory: of a frame, an Arrow table, or a dataset of one."""
     names = table.columns if isinstance(table, pl.DataFrame) else getattr(_of_arrow(table), "column_names", ())
     return frozenset[int]().union(*(_places(table, name) for name in names))
 
 
 def _of_arrow(table: Any) -> Any:  # noqa: ANN401
-    """Return the table of a dataset in memory, without a copy; anything else as it is."""
+    """Return the table of a dataset in memory, without a copy; anything else unchanged."""
     return table.to_table() if type(table).__name__ == "InMemoryDataset" else table
 
 
 def _pieces(table: Any, name: str) -> list[Any]:  # noqa: ANN401
-    """Return the pieces of a column as Arrow has them, without a copy; none of a type that Arrow does not have."""
+    """Return a column's chunks in Arrow, without a copy; none if Arrow lacks the type."""
     if not isinstance(table, pl.DataFrame):
         table = _of_arrow(table)
         column = table.column(name) if hasattr(table, "column_names") else None

@@ -1,4 +1,4 @@
-"""Plans before `protect`: their steps, the words for them, and what visibly mixes people."""
+"""Plans before `protect`: read them as nodes, describe them, and refuse visible mixing of people."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from dp_polars._sources.views import (
 )
 from dp_polars._steps import nodes
 
-#: Takes one of several rows, and not always the same one.
+#: It chooses one of several rows, and not always the same one.
 ASOF = "`join_asof`"
-# What functions mix, by how they look at several rows.
+# The kinds of mixing, by how functions use several rows.
 _MIXES = (
     (nodes.COMBINING | nodes.COMPARING | nodes.BREAKING, kinds.REDUCTION),
     (nodes.MOVING | nodes.PLACING | nodes.FILLING | nodes.RESIZING | nodes.RANDOM, kinds.PLACE),
     (nodes.CODE, kinds.CODE),
     (nodes.SORTING, kinds.SORTED),
 )
-# Where an expression that Polars shows has others: nothing is known of other kinds.
+# The fields with inputs of an expression that Polars shows. Other kinds of expressions are unknown.
 _INPUTS = {
     "Agg": ("arguments",),
     "Alias": ("expr",),
@@ -62,7 +62,7 @@ _INPUTS = {
     "Ternary": ("predicate", "truthy", "falsy"),
 }
 _BY_ROW = frozenset({"Alias", "BinaryExpr", "Cast", "StructEval", "Ternary"})
-# Inputs that are taken as a set or a mapping: of all rows, if they vary, and so they may be a Series of constants.
+# Inputs that are sets or mappings. If they vary, they use all rows, so they may be a Series of constants.
 _SETS: Mapping[str, set[int]] = {
     **nodes.SETS,
     "sql.is_in": {1},
@@ -71,7 +71,7 @@ _SETS: Mapping[str, set[int]] = {
     "str.find_many": {1},
     "str.replace_many": {1, 2},
 }
-# What Polars says of functions that it does not show -> how their names begin in JSON, in which they are looked up.
+# Polars' description of functions that it doesn't show -> the prefixes under which they are looked up in JSON.
 _HIDDEN = {
     "array expr": ("arr.",),
     "binary expr": ("bin.",),
@@ -90,7 +90,7 @@ _HIDDEN = {
     "row_encode": ("row_encode",),
     "with_fields": ("struct.with_fields",),
 }
-# What it says of those that look at several rows, wherever they stand; all but sets of texts do.
+# Prefixes in these descriptions that mean several rows, wherever they occur. Only sets of texts don't.
 _HIDDEN_MIXING = (
     "approx_quantile",
     "corr",
@@ -114,9 +114,9 @@ _BY_PLACE = {
     "Slice": "`head`, `limit`, `tail` or `slice`",
 }
 _MAPS = frozenset({"explode", "rechunk", "unnest", "unpivot"})
-# Nodes that hand rows on without a look at values.
+# Nodes that pass rows on without using values.
 _PASSING = frozenset({"Cache", "SimpleProjection", "Union"})
-# Joins by values that are equal, or by none.
+# Joins by equal values, or without any.
 _OF_EQUAL = frozenset({"Cross", "Full", "Inner", "Left", "Right", "Semi", "Anti"})
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _IS_OLD = pl.__version__.startswith("1.")
@@ -126,22 +126,22 @@ _JUST_SORTED = re.compile(
     r"((Alias|Filter|Slice|Function (drop_nans|drop_nulls|unique)) [^(]*\()*"
     r"(Sort|SortBy|Function (reverse|top_k|bottom_k))\b"
 )
-# In its streaming engine, Polars 1 takes a null of a cross join's left row for a value, as the other rows are.
+# In its streaming engine, Polars 1 treats a null in a cross join's left row as a value, depending on other rows.
 _JOINS = frozenset(
     {"AsOf", *([] if _IS_OLD else ["Cross"]), "Full", "IEJoin", "Inner", "Left", "Right", "Semi", "Anti"}
 )
-# The inputs of which are sets in functions that Polars does not show, where their types are not known.
+# Inputs that are sets, for functions that Polars does not show, if their types are unknown.
 _SETS_OF_HIDDEN: Mapping[str, set[int]] = {**_SETS, "list.gather": {1}, "list.set_operation": {1}}
-# Stands for the columns of an expression that Polars does not show.
+# Represents the columns of an expression that Polars does not show.
 _UNSEEN = frozenset(["\0"])
 _OF_PYTHON = Seen(kinds.CODE, "a Python function")
-# What matters even among the rows of one person: all else that is made there is that person's.
+# Mixing that matters even within one person's rows. Everything else there only uses that person's rows.
 _BEYOND = (kinds.CATEGORIES, kinds.CODE, kinds.GROUPS, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)
 _NO_ROWS = pl.LazyFrame()
 
 
 def kind_of_function(name: str, parameters: object = None) -> Mixing | None:
-    """Return what a function mixes, by its name; None where it is known to look at its own row alone."""
+    """Return how a function mixes rows, by its name. None: it is known to use its own row only."""
     first = parameters[0] if isinstance(parameters, (list, tuple)) and parameters else parameters
     if name == "fill_null_with_strategy" and str(first).lower() in {"zero", "one"}:
         return None
@@ -153,7 +153,7 @@ def kind_of_function(name: str, parameters: object = None) -> Mixing | None:
 
 
 class _Made(NamedTuple):
-    """What an expression is made of: columns, what mixes, and the words that say how."""
+    """The parts of an expression: columns, operations on several rows, and a text that describes it."""
 
     columns: frozenset[str] = frozenset()
     seen: tuple[Seen, ...] = ()
@@ -170,28 +170,28 @@ def _origins(parts: Mapping[str, _Made]) -> dict[str, ColumnOrigin]:
 
 @dataclass
 class PlanSteps:
-    """A plan read as steps; `sources` are the plan's nodes without inputs, in the order of `PlanNode.source`."""
+    """A plan read as nodes; `sources` are the plan's nodes without inputs, in the order of `PlanNode.source`."""
 
     view: Any
-    # How the names of functions begin that must be looked up in JSON, with all that are not shown; None: none must.
+    # Prefixes of functions to look up in JSON, among those that Polars doesn't show. None: nothing to look up.
     hidden: set[str] | None
     shown: set[str]
     sources: list[int]
-    categories: set[str]  # the names of columns that are Categoricals, or hold some, anywhere
+    categories: set[str]  # columns that are, or contain, Categoricals anywhere
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
         plan = cls(visited(frame), hidden=None, shown=set(), sources=[], categories=set())
-        while _is_hint(plan.view):  # at the end, where flags are removed, it changes nothing
+        while _is_hint(plan.view):  # a final hint changes nothing, because flags are removed
             plan.view.set_node(*plan.view.get_inputs())
         return plan, plan.step(plan.view.get_node())
 
     def is_hidden(self, name: str) -> bool:
-        """Return whether a function may be one that Polars does not show, by its name in JSON."""
+        """Return whether a function of this name in JSON may be one that Polars does not show."""
         return name not in self.shown or name.startswith(tuple(self.hidden or ()))
 
     def may_be_categories(self, tree: object) -> bool:
-        """Return whether an expression in JSON has a column of categories, or makes some."""
+        """Return whether an expression in JSON reads or makes categories."""
         names = {*nodes.of_kind(tree, "Column")}
         return (
             not names.isdisjoint(self.categories) or re.search('"(Categorical|Selector)"', json.dumps(tree)) is not None
@@ -213,7 +213,7 @@ class PlanSteps:
             return PlanNode(columns, seen=tuple(placed), source=len(self.sources) - 1)
         kind, exprs = type(node).__name__, self.view.get_exprs()
         below = tuple(map(self.step, inputs))
-        self.view.set_node(inputs[0])  # whose columns the expressions are on
+        self.view.set_node(inputs[0])  # the expressions use its columns
         if kind == "Join" or said == "asof join":
             joined = self._join(node, columns, below)
             self.view.set_node(inputs[0])
@@ -268,7 +268,7 @@ class PlanSteps:
     def _join(self, node: Any, columns: list[str], below: tuple[PlanNode, ...]) -> PlanNode:  # noqa: ANN401
         left, right = ([*step.columns] for step in below)
         origins = {name: ColumnOrigin(0, frozenset([name])) for name in columns if name in left}
-        if node is None:  # join_asof: what it goes `by` is left out on the right
+        if node is None:  # join_asof: its `by` columns are left out on the right
             new, dropped, known = columns[len(left) :], set[str](), set[str]()
             for name in right:
                 if new and (new[0] == name or (name in left and new[0].startswith(name))):
@@ -284,7 +284,7 @@ class PlanSteps:
             one = self._made(expr.node)
             self.view.set_node(node.input_right)
             two = self._made(other.node)
-            # What is said of columns on the right is not said of those on the left.
+            # Facts about columns on the right don't apply to those on the left.
             seen += [*one.seen, *(replace(value, keys=None) for value in two.seen)]
             if one.column is not None and two.column is not None:
                 pairs.append((one.column, two.column))
@@ -309,11 +309,11 @@ class PlanSteps:
         return PlanNode(columns, below, origins, tuple(seen), pairs, several=several)
 
     def _is_sorted(self, node: Any, number: int, on: int) -> bool:  # noqa: ANN401
-        """Return whether the left rows of a `join_asof` are sorted in the plan, and its check of both sides is on."""
+        """Return whether the plan sorts the left rows of a `join_asof`, and checks that both sides are sorted."""
         name = self._made(on).column
         while name is not None and (node is None or node.options[0][-1]):
             self.view.set_node(number)
-            if _IS_OLD and self.view.get_schema()[name].is_float():  # NaN matches what the row before it does
+            if _IS_OLD and self.view.get_schema()[name].is_float():  # NaN matches like the row before it
                 return False
             kind, exprs = kind_of(self.view), {one.output_name: one.node for one in self.view.get_exprs()}
             if kind == "Sort":
@@ -376,10 +376,10 @@ class PlanSteps:
         return _Made(columns, tuple(seen), text)
 
     def _leaves(self, number: int) -> list[Any]:
-        """Return the types that an expression's type is made of; none where Polars can't say."""
+        """Return the types within an expression's type; none if Polars can't tell."""
         try:
             return [*parts_of(self.view.get_dtype(number))]
-        except pl.exceptions.PolarsError:  # of a field in a struct, for one
+        except pl.exceptions.PolarsError:  # for a field in a struct, for example
             return []
 
     def _may_be_nested(self, number: int) -> bool:
@@ -392,7 +392,7 @@ class PlanSteps:
         return any(part == pl.Categorical for number in numbers for part in self._leaves(number))
 
     def _goes_by_numbers(self, kind: str, name: str, inputs: list[int], number: int) -> bool:
-        """Return whether a function may look at the numbers of categories: which came first depends on all rows."""
+        """Return whether a function may use the numbers of categories: their order depends on all rows."""
         if not self._has_categories(*inputs):
             return name in nodes.BY_NUMBERS_OF_CATEGORIES and not all(map(self._leaves, inputs))
         if kind == "Cast":
@@ -406,7 +406,7 @@ class PlanSteps:
         return kind != "Alias" and name not in nodes.BY_TEXTS_OF_CATEGORIES
 
     def _hidden(self, said: str, number: int) -> _Made:
-        """Return what is known of an expression that Polars does not show, by what it says of it instead."""
+        """Return the known facts of an expression that Polars only describes."""
         said = said.partition("[")[0]
         if said in {"element", "field"}:
             return _Made(_UNSEEN)
@@ -425,7 +425,7 @@ class PlanSteps:
         keys = [self._made(number) for number in view.partition_by]
         by = frozenset(key.column for key in keys if key.column is not None)
         columns = inner.columns.union(*(key.columns for key in keys))
-        # An order among all rows is another one in each person's rows, as soon as it goes by other people's. So are
+        # An order may depend on other people's rows, and then differs within one person's rows. The same is true of
         # parts of a person's rows.
         order = [] if view.order_by is None else [self._made(view.order_by)]
         seen = [Seen(kinds.WINDOW, "`over`", by), *(one for key in (*keys, *order) for one in key.seen)]
@@ -437,24 +437,24 @@ class PlanSteps:
 
 
 def _is_right(name: str, text: str) -> bool:
-    """Return whether Polars computes a function of what looks at several rows for each group alone."""
+    """Return whether Polars computes a function for each group separately, if its input uses several rows."""
     if name in {"arg_max", "arg_min", "max", "min"} and _JUST_SORTED.match(text):
         return False
     return not _IS_OLD or name in nodes.NESTED_ON_POLARS_1
 
 
 def _inputs(kind: str, view: Any) -> list[int]:  # noqa: ANN401
-    """Return the numbers of the expressions that an expression is made of."""
+    """Return the numbers of an expression's inputs."""
     found: list[Any] = [getattr(view, place) for place in _INPUTS[kind]]
     numbers: list[Any] = [one for value in found for one in (value if isinstance(value, list) else [value])]
     return [getattr(one, "node", one) for one in numbers]
 
 
 def _named(kind: str, view: Any) -> tuple[str, object]:  # noqa: ANN401
-    """Return the name of what an expression does, and its parameters."""
+    """Return the name of an expression's operation, and its parameters."""
     match kind:
         case "Function":
-            data = view.function_data  # of dt.replace no tuple
+            data = view.function_data  # for dt.replace it is no tuple
             function, *parameters = data if isinstance(data, tuple) else (data,)
             return nodes.name_in_plan(str(function)), parameters
         case "Agg":
@@ -471,7 +471,7 @@ def _beyond(parts: Sequence[_Made]) -> list[Seen]:
 
 
 def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
-    """Yield what a scan of files does by the places of rows."""
+    """Yield operations of a file scan that depend on the places of rows."""
     if n_rows is not None:
         yield Seen(kinds.PLACE, "a scan with n_rows")
     if row_index is not None:
@@ -479,7 +479,7 @@ def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
 
 
 def hidden_mixing(tree: object, unit: Sequence[str], is_hidden: Callable[[str], bool]) -> Iterator[Seen]:
-    """Yield what mixes in expressions that Polars does not show, in the JSON of a plan: those of hidden functions."""
+    """Yield mixing in expressions that Polars does not show, found in the JSON of a plan by hidden functions."""
     for value in tree if isinstance(tree, list) else ():
         yield from hidden_mixing(value, unit, is_hidden)
     for key, value in tree.items() if isinstance(tree, dict) else ():
@@ -499,7 +499,7 @@ def hidden_mixing(tree: object, unit: Sequence[str], is_hidden: Callable[[str], 
 
 
 def _in_hidden(tree: Any, unit: Sequence[str], *, is_constant: bool = False) -> Iterator[Seen]:  # noqa: ANN401
-    """Yield what mixes in an expression, or in one that it is made of, among the rows of all."""
+    """Yield mixing among all rows, in an expression or any of its parts."""
     match tree:
         case {"Over": {"function": function, "partition_by": list(by)} as window}:
             if not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
@@ -511,7 +511,7 @@ def _in_hidden(tree: Any, unit: Sequence[str], *, is_constant: bool = False) -> 
         case {"Eval": {"expr": of, "evaluation": evaluation, "variant": variant}}:
             if variant == "Cumulative" or (isinstance(variant, dict) and "Cumulative" in variant):
                 yield Seen(kinds.PLACE, "`cumulative_eval`")
-            yield from _in_hidden(of, unit)  # what is done in the list of a row is that row's
+            yield from _in_hidden(of, unit)  # an operation within a row's list uses only that row
             yield from _in_one_persons_rows(evaluation, unit)
             return
         case {"StructEval": {"expr": of, "evaluation": fields}}:
@@ -541,7 +541,7 @@ def _in_hidden(tree: Any, unit: Sequence[str], *, is_constant: bool = False) -> 
 
 
 def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
-    """Yield what mixes even there, in the JSON of an expression: code, windows by other keys, what is not known."""
+    """Yield mixing that matters within one person's rows too, in JSON: code, windows by other keys, unknown parts."""
     for value in tree if isinstance(tree, list) else ():
         yield from _in_one_persons_rows(value, unit)
     for key, value in tree.items() if isinstance(tree, dict) else ():
@@ -564,9 +564,9 @@ def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
 
 
 def _by_numbers(tree: object, is_hidden: Callable[[str], bool], of: Callable[[object], bool]) -> Iterator[Seen]:
-    """Yield what goes by numbers of categories in expressions that Polars does not show, in the JSON of a plan.
+    """Yield uses of category numbers in expressions that Polars does not show, in the JSON of a plan.
 
-    `of`: whether an expression may be of categories.
+    `of`: whether an expression may have categories.
     """
     for value in tree if isinstance(tree, list) else ():
         yield from _by_numbers(value, is_hidden, of)
@@ -594,7 +594,7 @@ def _is_to_number(cast: Any) -> bool:  # noqa: ANN401
     return not re.search("String|Categorical|Enum", json.dumps(cast.get("dtype")))
 
 
-# Nodes that a plan shows -> what their step is called.
+# Nodes that a plan shows -> names of their transformations.
 _KINDS = {
     "Filter": "filter",
     "GroupBy": "group_by",
@@ -611,10 +611,10 @@ _SOURCES = (None, "Cache", "DataFrameScan", "PythonScan")
 
 
 def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
-    """Return the kinds of a plan's steps, sorted, each once, and the names of files that it reads from URLs.
+    """Return the kinds of a plan's transformations, sorted and distinct, and the names of files read from URLs.
 
-    It returns no literal, no column and no number of steps, and no query of a URL, which may hold a password. The
-    kinds are None where files are gone without which Polars shows no plan.
+    It returns no literal, column, or number of transformations, and no query of a URL, which may contain a password.
+    The kinds are None if files that Polars needs to show the plan are missing.
     """
     kinds, urls = set[str](), list[str]()
     try:
@@ -639,11 +639,11 @@ def preprocessing_of(
     *,
     unchecked: bool = False,
 ) -> tuple[tuple[Reading, ...], bool]:
-    """Return what a plan reads, and whether it may give other rows each time; refuse one that visibly mixes people.
+    """Return the reads of a plan, and whether its rows may differ each time; refuse a plan that visibly mixes people.
 
-    The plan is not run on its rows; what it holds in memory is neither copied nor read.
+    The plan is not run on its rows. Its rows in memory are neither copied nor read.
 
-    Raises ValueError also if a file is not there, or its columns can't be found out.
+    Raises ValueError also if a file is missing, or its columns can't be determined.
     """
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)
@@ -676,7 +676,7 @@ def preprocessing_of(
 
 
 def _of_sorting_columns(frame: pl.LazyFrame) -> Iterator[Seen]:
-    """Yield what Polars believes of Parquet files, where a step looks at their values."""
+    """Yield uses of values of Parquet files that Polars treats as sorted."""
     if any(map(_looks_at_values, plan_nodes(frame))):
         files = [file for several, of in sources_read(frame) if of is None for file in several]
         if names_sorting_columns(files):
@@ -706,10 +706,10 @@ def files_of(readings: Sequence[Reading]) -> tuple[str, ...]:
 def refuse_rewritten_files(
     frame: pl.LazyFrame, files: Sequence[str], known: tuple[Identity, ...] | None = None
 ) -> None:
-    """Refuse a plan if its files are others than before: in what they are, or in their columns.
+    """Refuse a plan if its files have changed: the files themselves, or their columns.
 
-    `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
-    by the places of the columns. Frames in memory are not serialized, so such a plan's columns are not compared.
+    `known`: the files at `protect`. Polars may have resolved the columns long before, and reads some files by the
+    places of columns. Frames in memory are not serialized, so such a plan's columns are not compared.
     """
     is_another = known is not None and identities(files) != known
     of_code_or_memory = {"DataFrameScan", "PythonScan"}
@@ -731,7 +731,7 @@ def reading_of_arrow(dataset: Any) -> Reading:  # noqa: ANN401
 
 
 def _with_unit(readings: Sequence[Reading], read: Read) -> Reading:
-    """Return a source with whose its rows are."""
+    """Attach the privacy unit to a source."""
     reading: Reading = replace(readings[read.source], is_of_facts=read.is_of_facts)
     if read.unit is None:
         return reading
@@ -740,7 +740,7 @@ def _with_unit(readings: Sequence[Reading], read: Read) -> Reading:
 
 
 def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list[Seen]]:
-    """Return the sources of a plan, and what scans that Polars does not show do by the places of rows."""
+    """Return the sources of a plan, and operations of hidden scans that depend on the places of rows."""
     readings, hidden = list[Reading](), list[int]()
     seen = list[Seen]()
     for number in plan.sources:
@@ -754,13 +754,13 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
         readings.append(_reading(node, plan.view.get_schema()))
         if type(node).__name__ != "Scan":
             continue
-        for path in map(str, node.paths):  # that a file is not there is said before anything is paid for it
+        for path in map(str, node.paths):  # missing files raise before anything is charged
             if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
                 msg = f"the plan must read files that exist, got {path!r}."
                 raise FileNotFoundError(msg)
         if node.scan_type[0] == "csv":
             options = json.loads(node.scan_type[1])
-            # What is above a header is no row.
+            # Lines above a header are no rows.
             skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
             seen += [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
     if hidden:  # IPC; Hive before Polars 2
@@ -772,7 +772,7 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
             options = scan["unified_scan_args"]
             seen += of_rows(options["pre_slice"], options["row_index"])
             files.append(tuple(files_of_scan(scan)))
-        # Polars may have made one scan of several: then each may read all files.
+        # Polars may have merged several scans: then each scan may read all files.
         if len(files) != len(hidden):
             files = [tuple(file for several in files for file in several)] * len(hidden)
         for place, of in zip(hidden, files, strict=True):

@@ -1,4 +1,4 @@
-"""How plans on private rows are run by Polars."""
+"""Run plans on private rows in Polars."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
 
-# On Polars 1, what is in a plan twice becomes a column of one chunk. Where rows lie in several chunks, a plan then
-# fails or not by one row.
+# Polars 1 stores a repeated part of a plan as one chunk. With rows in several chunks, a single row could then decide
+# whether the plan fails.
 _TWINS = not pl.__version__.startswith("1.")
 ANY_FILTER = pl.QueryOptFlags(comm_subexpr_elim=_TWINS)
-# In a scan, a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group
-# with a value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither. Where
-# Polars takes a filtered scan that is in a plan twice for one, it moves the filter all the same. Polars 1 needs
-# that: otherwise it loses columns of a scan that is joined with itself.
+# A filter in a scan drops row groups by evaluating it on their smallest and largest values. x * 2 > 0 is false on a
+# group with a value that overflows, so its other rows are lost. NaN may be missing from both values. If Polars merges
+# repeated filtered scans, it moves the filter anyway. Polars 1 needs the merging: otherwise it loses columns of a scan
+# that is joined with itself.
 NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False, comm_subplan_elim=not _TWINS)
 
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
-# What Polars takes for "auto" where its settings name no engine. These may name a GPU, or another machine.
+# Polars' meaning of "auto" without settings. Settings could name a GPU or another machine.
 _AUTO: EngineType = "in-memory" if pl.__version__.startswith("1.") else "streaming"
 
 
 def by_name(engine: EngineType) -> EngineType:
-    """Return Polars' engine by its name, so that no setting of the process chooses it."""
+    """Name Polars' engine explicitly, so that no setting of the process chooses it."""
     return _AUTO if engine == "auto" else engine
 
 
 def on_cpu(engine: object) -> _Engine:
-    """Return the name of an engine on which the steps of private frames were tried."""
+    """Return the name of an engine on which private frames are tested."""
     if isinstance(engine, pl.GPUEngine) or (isinstance(engine, str) and engine == "gpu"):
         msg = (
             f"engine must be one of {list(_ENGINES)}, got {given(engine)}: whether a step looks at other rows was "
@@ -46,5 +46,5 @@ def on_cpu(engine: object) -> _Engine:
 
 
 def collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
-    """Return what plans on private rows give. Each plan reads its rows by itself."""
+    """Collect plans on private rows. Each plan reads its own rows."""
     return pl.collect_all(plans, engine=by_name(engine), optimizations=NO_FILTER_IN_SCANS)

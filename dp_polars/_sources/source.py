@@ -1,4 +1,4 @@
-"""Private rows that are handed over: a plan to know the columns by, and what reads the rows later."""
+"""Private rows that were given: a plan with their columns, and a function that reads the rows later."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
     from dp_polars._sources.files import Identity
 
 
-# A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
+# A frame of private rows: also a pyarrow dataset, and any object with Arrow's C stream.
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 
-# Readers that a release has read. What others took from one can't be known without looking for rows.
+# Readers that a release has read. Whether others have read one can't be known without reading rows.
 _READ: WeakSet[object] = WeakSet()
 
 
 @dataclass(frozen=True)
 class Source:
-    """Private rows that are not read yet; `unread` is None where they could not be opened.
+    """Private rows that are not read yet; `unread` is None if they could not be opened.
 
-    `marked` is what tells these rows from others, and may be read at any time; None where nothing does. `wanted` are
-    the columns of which `read` gives the values, for each query that reads them: without any, all of them. None: it
-    always does. `close` closes what is open before rows are read.
+    `marked`: identifies these rows, and may be read at any time. None: nothing identifies them.
+    `wanted`: for each query, the columns that `read` must return with values. Empty: all columns.
+    None: `read` always returns all values.
+    `close`: closes open sources before rows are read.
     """
 
     unread: pl.LazyFrame | None
@@ -56,15 +57,15 @@ class Source:
         return files_of(self.readings)
 
     def refuse_rewritten_files(self, known: tuple[Identity, ...] | None) -> None:
-        """Refuse a plan whose files are others than they were, at `protect` or when their columns were found out."""
+        """Refuse a plan if its files have changed since `protect`, or since their columns were resolved."""
         if self.unread is not None:
             refuse_rewritten_files(self.unread, self.files, known)
 
 
 class Opened(dict[tuple[int, "PrivacyUnit | None", bool], Source]):
-    """Sources that several queries read, each by the identity of its frame, and whose its rows are.
+    """Sources shared by several queries, by the identity of their frame, their unit and whether they are unchecked.
 
-    Open ones are closed as the block ends, however it does.
+    The end of the block closes open ones, also after an error.
     """
 
     def __enter__(self) -> Self:
@@ -76,7 +77,7 @@ class Opened(dict[tuple[int, "PrivacyUnit | None", bool], Source]):
 
 
 def source_of(frame: PrivateRows, unit: PrivacyUnit | None, *, unchecked: bool = False) -> Source:
-    """Return private rows without reading them; refuse a plan whose steps look at rows of several people."""
+    """Return private rows without reading them; refuse a plan that visibly mixes people."""
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
@@ -85,9 +86,9 @@ def source_of(frame: PrivateRows, unit: PrivacyUnit | None, *, unchecked: bool =
         plan = without_untaken(frame)
         if not varies:
             return Source(plan, lambda: with_clean_memory(plan), readings, lambda: plan)
-        # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
+        # A release reads its rows more than once: sums of floats, choices and ties must not change.
         return Source(plan, lambda: collected([with_clean_memory(plan)], "auto")[0].lazy(), readings, lambda: plan)
-    datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
+    datasets = sys.modules.get("pyarrow.dataset")  # a dataset's owner has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         reading = replace(reading_of_arrow(frame), columns=unit)
         if unit is None:
@@ -106,9 +107,9 @@ def _source_of_table(frame: object, reading: Reading) -> Source:
         )
         raise ValueError(msg)
     table = table_of(frame)
-    if table is None:  # that it failed says something of the rows, so the engine says so after the charge
+    if table is None:  # the failure depends on rows, so the engine reports it after the charge
         return Source(None, pl.LazyFrame)
-    close: Callable[[], object] = (lambda: None) if is_reader else table.close  # a reader is its owner's
+    close: Callable[[], object] = (lambda: None) if is_reader else table.close  # its owner closes a reader
     try:
         schema = table.schema()
     except (TypeError, ValueError):
@@ -131,11 +132,11 @@ def _source_of_table(frame: object, reading: Reading) -> Source:
 
 @contextmanager
 def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
-    """Where a plan is refused that draws private answers, say that they come after `protect`."""
+    """If a refused plan draws private answers, raise that they come after `protect`."""
     try:
         yield
     except ValueError:
-        # Polars crashes as it writes down a source in Python whose files are buffers.
+        # Polars crashes when it serializes a Python source with files in buffers.
         if has_python_source(plan) or not holds_answer(serialized(plan)):
             raise
         msg = (
@@ -150,7 +151,7 @@ def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
 def opened_source(
     frame: PrivateRows, unit: PrivacyUnit | None, opened: Opened | None = None, *, unchecked: bool = False
 ) -> Source:
-    """Return the same; what is `opened` is for other queries of one publication, too: it is read once."""
+    """Return `source_of(…)`. Queries of a publication share `opened` sources, so each is read once."""
     opened, key = Opened() if opened is None else opened, (id(frame), unit, unchecked)
     if key not in opened:
         source = source_of(frame, unit, unchecked=unchecked)
@@ -159,7 +160,7 @@ def opened_source(
 
 
 class Unchanging:
-    """A value that never changes: a copy of it is the thing itself."""
+    """A value that never changes: copying returns the object itself."""
 
     def __copy__(self) -> Self:
         return self
@@ -169,7 +170,7 @@ class Unchanging:
 
 
 class WithoutRows(Unchanging):
-    """A value that may have private rows, `_source`, and is pickled only without them. None: they are yet to come."""
+    """A value that may have private rows, `_source`, and can be pickled only without them. None: no rows yet."""
 
     _source: pl.LazyFrame | None
 

@@ -1,6 +1,6 @@
-"""Tables of other packages: their columns, known before the charge, and the rows of those that are read, after it.
+"""Tables of other packages: their columns before the charge, and the rows of the columns that are read, after it.
 
-Nothing that reads rows begins before `Table.read`. But types of pandas' object columns follow from their values.
+Nothing before `Table.read` reads rows, except that the types of pandas' object columns depend on their values.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import polars as pl
 from dp_polars._base.column_types import parts_of, without_nul
 from dp_polars._base.numbers import kind_of_frame
 
-# Objects of pyarrow, pandas, DuckDB and others, which mypy knows no types of here.
+# Objects of pyarrow, pandas, DuckDB and others, without types for mypy here.
 _Any: TypeAlias = Any
 
-# The name of the type that stands for one that Polars doesn't take; its metadata is what that one is called.
+# The name of a placeholder for types that Polars doesn't accept; its metadata has the type's own name.
 _UNTAKEN = "dp_polars.untaken"
-_MOST_DIGITS = 38  # of Polars' decimals
+_MOST_DIGITS = 38  # in Polars' decimals
 _TAKEN = frozenset(
     {
         *("NA", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
@@ -33,7 +33,7 @@ _TAKEN = frozenset(
     }
 )
 _TAKEN_OF_PARTS = frozenset({"LIST", "LARGE_LIST", "FIXED_SIZE_LIST", "STRUCT", "MAP"})
-# DuckDB gives these as bytes that may differ where the values are equal.
+# DuckDB returns these as bytes that may differ for equal values.
 _BYTES_OF_DUCKDB = re.compile(r"\bVARIANT\b")
 
 
@@ -44,13 +44,13 @@ class Table:
     Parameters
     ----------
     columns
-        The name of each column, and its field in Arrow; or what its type is called, where Arrow has none.
+        Each column's name with its Arrow field, or with the name of its type if Arrow lacks it.
     read
-        The places of columns, at least one -> a pyarrow Table of them.
+        The places of columns, at least one -> a pyarrow Table with them.
     has_rows_again
-        Whether it has the same rows each time.
+        Whether each read returns the same rows.
     close
-        Closes what is open.
+        Closes open resources.
     """
 
     columns: Sequence[tuple[str, _Any]]
@@ -59,7 +59,7 @@ class Table:
     close: Callable[[], object] = lambda: None
 
     def schema(self) -> pl.Schema:
-        """Return the columns in Polars' types; refuse what no frame of Polars may be."""
+        """Return the columns in Polars' types; refuse names that no Polars frame can have."""
         names = [name for name, _ in self.columns]
         if not names:
             msg = "release: a table without columns loses the number of its rows.\n\nHint: leave one column in."
@@ -70,11 +70,11 @@ class Table:
         return pl.Schema({name: _in_polars(column) for name, column in self.columns})
 
     def rows(self, schema: pl.Schema, names: Collection[str]) -> pl.LazyFrame:
-        """Return the rows with all columns of `schema`, of which those that are not named hold nothing but null."""
+        """Return the rows with all columns of `schema`; columns that are not in `names` contain only null."""
         places = {name: place for place, (name, _) in enumerate(self.columns)}
         read = [name for name in schema if name in names]
         table = self.read([places[name] for name in read or [_smallest(schema)]])
-        if read:  # by places, because names in Arrow's C interface end at NUL
+        if read:  # by places, because names end at NUL in Arrow's C interface
             frame = pl.DataFrame(table.rename_columns([str(place) for place in range(len(read))]))
             frame.columns = read
         else:
@@ -84,13 +84,13 @@ class Table:
 
 
 def table_of(frame: object) -> Table | None:
-    """Return the columns of a table of another package, and what reads it; None where it can't even be opened.
+    """Return another package's table, with its columns and a reader. None: it can't even be opened.
 
-    Raises a TypeError if it is no table, and a ValueError if the package can't tell its columns.
+    Raises a TypeError if it is no table, and a ValueError if the package can't determine its columns.
     """
     import pyarrow as pa
 
-    pandas = sys.modules.get("pandas")  # who has a frame has imported it
+    pandas = sys.modules.get("pandas")  # a frame's owner has imported it
     package = type(frame).__module__.partition(".")[0].lstrip("_")
     of_frame: _Any = frame
     if isinstance(frame, pa.RecordBatchReader):
@@ -111,10 +111,10 @@ def table_of(frame: object) -> Table | None:
         )
         raise TypeError(msg)
     try:
-        if not hasattr(frame, "__arrow_c_schema__"):  # it may give its rows once: so the stream stays open
+        if not hasattr(frame, "__arrow_c_schema__"):  # it may return its rows only once, so the stream stays open
             return _of_reader(pa.RecordBatchReader.from_stream(frame))
         schema = pa.schema(frame)
-    except Exception:  # it may convert, or run, here: so its message may hold values
+    except Exception:  # it may convert or run here, so its message may contain values
         return None
 
     def read(places: Sequence[int]) -> _Any:
@@ -147,7 +147,7 @@ def _in_arrow(frame: _Any) -> _Any:
 
 
 def _of_pandas(frame: _Any) -> Table:
-    """Return pandas' columns, and its index as columns, as pyarrow does, but each by itself."""
+    """Return pandas' columns, and its index as columns, as pyarrow does, but one at a time."""
     import pyarrow as pa
 
     taken = [str(name) for name in frame.columns]
@@ -168,7 +168,7 @@ def _field_of_pandas(values: _Any) -> _Any:
     import pyarrow as pa
 
     if values.dtype == object:
-        kind = pa.string()  # where it is another one, a release fails after the charge: that depends on values
+        kind = pa.string()  # if it is another type, a release fails after the charge: that depends on values
         with suppress(Exception):
             kind = pa.infer_type(values.to_numpy(), from_pandas=True)
         return pa.field("", kind)
@@ -179,11 +179,11 @@ def _field_of_pandas(values: _Any) -> _Any:
 
 
 def _of_duckdb(relation: _Any) -> Table:
-    """Return the columns of a relation. A LIMIT of 0 reads no row, and leaves no result open."""
+    """Return the columns of a relation. A LIMIT of 0 reads no row and leaves no result open."""
     names, kinds = list(relation.columns), list(map(str, relation.types))
     error, columns = None, list[_Any]()
     try:
-        if any(map(_BYTES_OF_DUCKDB.search, kinds)):  # which Arrow may not have
+        if any(map(_BYTES_OF_DUCKDB.search, kinds)):  # Arrow may lack this type
             for place, kind in enumerate(kinds):
                 one = None if _BYTES_OF_DUCKDB.search(kind) else relation.select(f"#{place + 1}").limit(0)
                 columns.append(kind if one is None else one.to_arrow_table().schema.field(0))
@@ -191,7 +191,7 @@ def _of_duckdb(relation: _Any) -> Table:
             columns = list(relation.limit(0).to_arrow_table().schema)
     except Exception as found:
         error = type(found).__name__
-    if error is not None:  # raised here, where no exception with private values is its context
+    if error is not None:  # raised here, so that no exception with private values is its context
         msg = (
             "release: the columns of private rows must be known before the rows are read, but DuckDB could not find "
             f"them out ({error}). Its message may hold values of rows and is not shown.\n\n"
@@ -223,26 +223,26 @@ def _fields(schema: _Any) -> list[tuple[str, _Any]]:
 
 
 def _smallest(schema: pl.Schema) -> str:
-    """Return a column that costs little, by which rows can be counted."""
+    """Return a cheap column for counting rows."""
     flat = (name for name, dtype in schema.items() if dtype.is_numeric() or dtype.is_temporal())
     taken = (name for name, dtype in schema.items() if untaken(dtype) is None)
     return next(chain(flat, taken, schema))
 
 
-# --- Types that Polars does not take ----------------------------------------------------------------------------------
+# --- Types that Polars does not accept --------------------------------------------------------------------------------
 
 
 def untaken(dtype: pl.DataType) -> str | None:
-    """Return what a type that Polars can't read is called; None for one that it can."""
+    """Return the name of a type that Polars can't read. None: Polars can read it."""
     if isinstance(dtype, pl.BaseExtension) and dtype.ext_name() == _UNTAKEN:
         return str(dtype.ext_metadata())
-    # Polars itself shows columns of files so, and fails when it reads them.
+    # Polars shows such columns of files, but fails when it reads them.
     is_wide = any(isinstance(part, pl.Decimal) and (part.precision or 0) > _MOST_DIGITS for part in parts_of(dtype))
     return str(dtype) if is_wide else None
 
 
 def without_untaken(plan: pl.LazyFrame) -> pl.LazyFrame:
-    """Return a plan in which no column that Polars shows, but can't read, is one of the files."""
+    """Return a plan without file columns that Polars shows but can't read."""
     kinds = {name: untaken(dtype) for name, dtype in plan.collect_schema().items()}
     nothing = [pl.lit(None, dtype=_placeholder(kind)).alias(name) for name, kind in kinds.items() if kind is not None]
     return plan.with_columns(nothing) if nothing else plan
@@ -253,7 +253,7 @@ def has_untaken(schema: pl.Schema) -> bool:
 
 
 def refuse_untaken(names: Collection[str], schema: pl.Schema) -> None:
-    """Refuse columns that are read, and of which Polars takes the type or the name not.
+    """Refuse columns to be read if Polars does not accept their type or name.
 
     Raises
     ------
@@ -284,11 +284,11 @@ def _way_out(name: str, kind: str) -> str:
 
 
 def scan_of_dataset(dataset: _Any) -> pl.LazyFrame:
-    """Return a scan of a pyarrow dataset, in which columns that Polars doesn't take have a type that says so."""
+    """Return a scan of a pyarrow dataset, with placeholder types for columns that Polars doesn't accept."""
     import pyarrow as pa
 
     schema = Table(_fields(dataset.schema), _read_nothing).schema()
-    if any("\0" in name for name in schema):  # the names of a scan end there
+    if any("\0" in name for name in schema):  # a scan's names end there
         refuse_untaken(schema, schema)
     taken = [field for field in dataset.schema if untaken(schema[field.name]) is None]
     if not taken or len(taken) == len(schema):
@@ -305,7 +305,7 @@ def _read_nothing(_: Sequence[int]) -> _Any:
 
 @cache
 def _ids() -> tuple[frozenset[int], frozenset[int]]:
-    """Return the numbers of Arrow's types that Polars takes, and of those that consist of others."""
+    """Return the numbers of Arrow's types that Polars accepts, and of nested types."""
     import pyarrow as pa
 
     def ids(names: Collection[str]) -> Iterator[int]:
@@ -315,7 +315,7 @@ def _ids() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def _in_polars(column: _Any) -> pl.DataType:
-    """Return Polars' type of a column of Arrow, as it is with a row: of none, Polars raises for some, or takes more."""
+    """Return Polars' type of an Arrow column, found with one row: without rows, Polars raises or accepts too much."""
     import pyarrow as pa
 
     if not isinstance(column, str) and _is_taken(column.type):

@@ -1,4 +1,4 @@
-"""What Polars shows of a plan: its nodes, its sources and their files, and its text without rows."""
+"""Polars' view of a plan: its nodes, its sources with their files, and its text without rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from polars.exceptions import PanicException
 from dp_polars._sources.files import REMOTE, STORES
 from dp_polars._steps import nodes
 
-# How the bytes of a frame begin in JSON.
+# The first characters of a frame's bytes in JSON.
 _BEGIN = b'"df":['
-# What resolving a schema raises about paths, names and types, which are public. Everything else may quote a row.
+# Errors of resolving a schema about paths, names and types, which are public. Other errors may quote a row.
 _PUBLIC_ERRORS = (
     FileNotFoundError,
     PermissionError,
@@ -32,11 +32,11 @@ _PUBLIC_ERRORS = (
 
 
 def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
-    """Return the plan as Polars shows it. This resolves the schema once and for all: Polars keeps it."""
-    # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
+    """Return Polars' view of a plan. This resolves the schema permanently, because Polars caches it."""
+    # Without optimizations, which would hide transformations: a head on a frame in memory becomes a shorter frame.
     unoptimized = pl.QueryOptFlags.none()._pyoptflags
     try:
-        # Polars 2.1 never returns from a visit to what Python resolves.
+        # Polars 2.1 hangs when it visits a source that Python resolves.
         unresolved = re.search(r"^\s*PythonDataset SCAN \[", frame._ldf.describe_plan(), re.MULTILINE)
         if unresolved is None:
             return frame._ldf.with_optimizations(unoptimized).visit()
@@ -55,16 +55,16 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
             "the columns of private rows must be known before the rows are read, but Polars could not find them out. "
             f"Its message may hold values of rows and is not shown.\n\nHint: {_way_to_columns(frame)}."
         )
-    # Raised here, where no exception with private values is its context.
+    # Raised here, so that no exception with private values is its context.
     raise ValueError(msg)
 
 
-# How a plan names the formats of files whose schema may be given -> what reads them.
+# A plan's name for file formats with an optional schema -> their readers.
 _READERS = {"Csv": ("scan_csv", "csv"), "NDJson": ("scan_ndjson", "ndjson")}
 
 
 def _way_to_columns(frame: pl.LazyFrame) -> str:
-    """Return what to do where Polars does not find out the columns of a plan's files, by their format."""
+    """Return a hint for files with columns that Polars can't resolve, by their format."""
     check = "check that the path names files of the right format"
     for scan in serialized_scans(frame) or []:
         (name,) = [*scan["scan_type"]][:1] or [""]
@@ -83,7 +83,7 @@ def _way_to_columns(frame: pl.LazyFrame) -> str:
 
 
 def _intervals_of(files: Iterable[str]) -> list[str]:
-    """Return columns of local Parquet files that are intervals, or decimals of more digits than Polars has."""
+    """Return columns of local Parquet files that are intervals, or decimals with too many digits for Polars."""
     from pyarrow import parquet
 
     found = dict[str, None]()
@@ -98,9 +98,9 @@ def _intervals_of(files: Iterable[str]) -> list[str]:
 
 
 def sources_read(frame: pl.LazyFrame) -> Iterator[tuple[list[str], Any]]:
-    """Yield of each source of a plan its files, and the frame, pyarrow dataset or Python function that it is.
+    """Yield each source's files, and its frame, pyarrow dataset or Python function.
 
-    That is None of a scan by Polars. Where Polars shows no scan of some, all scans come once more.
+    The latter is None for a scan by Polars. If Polars hides some scans, all scans are yielded once more.
     """
     hidden = False
     for plan in plan_nodes(frame):
@@ -129,7 +129,7 @@ def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]
 
 
 def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
-    """Yield the plan as Polars shows it, at one node after the other."""
+    """Yield Polars' view of the plan at each of its nodes."""
     plan = visited(frame)
     waiting = [plan.get_node()]
     while waiting:
@@ -139,7 +139,7 @@ def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
 
 
 def kind_of(plan: Any) -> str | None:  # noqa: ANN401
-    """Return what a node is; None for a scan of IPC files, or of what is in memory."""
+    """Return a node's kind. None: a scan of IPC files, or of memory."""
     try:
         return type(plan.view_current_node()).__name__
     except NotImplementedError:
@@ -151,18 +151,18 @@ def module_of(function: object) -> str:
 
 
 def dataset_of(function: Any) -> object:  # noqa: ANN401
-    """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
+    """Return the pyarrow dataset that a Python source reads. None: it is no such source."""
     return function.args[0] if module_of(function) == "polars.io.pyarrow_dataset.anonymous_scan" else None
 
 
 def has_python_source(frame: pl.LazyFrame) -> bool:
-    with suppress(Exception, PanicException):  # of files that can't be read, whose message may hold values
+    with suppress(Exception, PanicException):  # unreadable files, which raise messages that may contain values
         return re.search(r"^\s*PYTHON", frame._ldf.describe_plan(), re.MULTILINE | re.IGNORECASE) is not None
     return False
 
 
 def serialized(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
-    """Return a plan as JSON shows it, without the rows that it holds in memory; None if JSON can't hold the plan."""
+    """Return a plan as JSON, without its rows in memory. None: JSON can't represent the plan."""
     file = _WithoutRows()
     try:
         frame._ldf.serialize_json(file)
@@ -172,14 +172,14 @@ def serialized(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
 
 
 def _as_written(tree: Any) -> Any:  # noqa: ANN401
-    """Return a plan's JSON without a wrapper that says what was found out of it already."""
+    """Return a plan's JSON without a wrapper for results of resolving it."""
     if isinstance(tree, dict) and tree.keys() == {"IR"} and "dsl" in tree["IR"]:
         return _as_written(tree["IR"]["dsl"])
     return nodes.inside(tree, _as_written)
 
 
 class _WithoutRows(io.BytesIO):
-    """Takes a plan as JSON, and leaves the bytes of frames out: `"df":[255,…]`."""
+    """Receives a plan as JSON, and drops the bytes of frames: `"df":[255,…]`."""
 
     _is_in_rows = False
     _held = b""
@@ -192,7 +192,7 @@ class _WithoutRows(io.BytesIO):
                 _, end, text = text.partition(b"]")
                 self._is_in_rows = not end
                 continue
-            # In a text, quotes are escaped.
+            # JSON escapes quotes within texts.
             before, begin, text = text.partition(_BEGIN)
             super().write(before if begin else before[: -len(_BEGIN)])
             if begin:
@@ -207,7 +207,7 @@ class _WithoutRows(io.BytesIO):
 
 
 def serialized_scans(frame: pl.LazyFrame) -> list[Any] | None:
-    """Return every scan of a plan as JSON shows it; None if JSON can't hold the plan."""
+    """Return every scan of a plan as JSON. None: JSON can't represent the plan."""
     tree = serialized(frame)
     return None if tree is None else list(_scans(tree))
 
@@ -222,7 +222,7 @@ def _scans(tree: object) -> Iterator[Any]:
 
 
 def files_of_scan(scan: dict[str, Any]) -> list[str]:
-    """Return the files of a serialized scan, its patterns and folders resolved where they are local."""
+    """Return the files of a serialized scan, with local patterns and folders resolved."""
     sources, options = scan["sources"], scan["unified_scan_args"]
     files = []
     for path in sources.get("Paths", []):
@@ -252,6 +252,6 @@ def files_of_arrow(dataset: Any) -> list[str]:  # noqa: ANN401
 
 
 def names_of_csv(dataset: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Return the names that a pyarrow dataset gives to the columns of its CSV files; none where the files have them."""
+    """Return a pyarrow dataset's names for the columns of its CSV files; none if the files have names."""
     scan = getattr(getattr(dataset, "format", None), "default_fragment_scan_options", None)
     return tuple(getattr(getattr(scan, "read_options", None), "column_names", ()))

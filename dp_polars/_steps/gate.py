@@ -1,4 +1,4 @@
-"""The row gate: an expression is taken if each row's value follows from that row, lists by their elements."""
+"""The row gate: accept an expression if each row's value depends only on that row; lists, by their elements."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 
-# Functions of a list's own elements by the types that they take, and whether they give one value for each element, for
-# some, or one. Sums of floats are rounded by their order, and those of Decimals overflow.
+# Functions of a list's own elements, by the types that they accept. Each returns a value for each element, for some, or
+# one value. Sums are for integers only: those of floats are rounded by their order, and those of Decimals overflow.
 _OF_ALL = {
     **dict.fromkeys(names("count first last len null_count"), "one"),
     **dict.fromkeys(names("reverse shift"), "each"),
@@ -37,16 +37,17 @@ TAKEN = frozenset({*_OF_ALL, *_OF_EXACT, *_OF_INTEGERS})
 
 
 class Body:
-    """An expression on the elements of a list, as transformations that are row by row and functions in between.
+    """An expression on a list's elements, as row-by-row expressions and functions of lists in between.
 
-    `parts` are the steps, each on columns; `refused` says what else there is. `together` puts all in place again.
+    `parts`: the row-by-row expressions, each on columns. `refused`: anything else.
+    `together` builds the whole expression again.
     """
 
     def __init__(self, step: ExprNode) -> None:
         dtype: Any = step.inputs[0].dtypes()[0]
         self.columns: dict[str, Any] = {"element": dtype.inner}
         self.made: dict[str, Tree] = {"element": "Element"}
-        self.lengths = {"element": "each"}  # whether a column has one value for each element, for some, or one
+        self.lengths = {"element": "each"}  # whether a column has a value for each element, for some, or one value
         self.parts: list[ExprNode] = []
         self.refused, self.rewritten = "", False
         self.whole = self.part(self.lowered(deepcopy(step.tree["Eval"]["evaluation"])))
@@ -54,7 +55,7 @@ class Body:
             self.refused = "no element is in it"
 
     def lowered(self, tree: Tree) -> Tree:
-        """Return an expression with columns in place of elements and of functions of a list."""
+        """Replace elements and functions of a list by columns."""
         function = _function(tree)
         if function is None:
             match tree:
@@ -86,11 +87,11 @@ class Body:
         for (place, key), item in zip(places, inputs, strict=True):
             place[key] = item
         if name == "unique" and tree["Function"]["function"] != {"Unique": True}:
-            tree["Function"]["function"], self.rewritten = {"Unique": True}, True  # in the order of the list
+            tree["Function"]["function"], self.rewritten = {"Unique": True}, True  # in the list's order
         return self.column(tree, length, self.type(tree))
 
     def part(self, tree: Tree) -> Tree:
-        """Note what is to be proved row by row."""
+        """Note a part to prove row by row."""
         if not self.refused:
             names = {*nodes.of_kind(tree, "Column")}
             lengths = sorted(self.lengths[name] for name in names if self.lengths[name] != "one")
@@ -113,7 +114,7 @@ class Body:
         return next((self.lengths[name] for name in names if self.lengths[name] != "one"), "one")
 
     def together(self) -> Tree:
-        """Return the whole expression, with the elements and functions again in place of the columns."""
+        """Return the whole expression, with elements and functions in place of columns."""
 
         def put(tree: Tree) -> Tree:
             return nodes.changed(tree, "Column", lambda name: "Element" if name == "element" else put(self.made[name]))
@@ -122,7 +123,7 @@ class Body:
 
 
 def _function(tree: Tree) -> tuple[str, list[tuple[Any, str | int]]] | None:
-    """Return the name of a function of a list's elements, and where its inputs stand; None for any other."""
+    """Return the name of a function of a list's elements, and the places of its inputs. None: it is another one."""
     match tree:
         case "Len":
             return "len", []
@@ -149,21 +150,22 @@ _ONE_BY_ONE = "\n\nHint: name the columns one by one."
 
 
 def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
-    """Return an expression that gives each row its own result and raises on none; refuse any other.
+    """Return an expression that gives each row its own result and never raises; refuse any other.
 
-    The expression has one output: see `one_output_each`. `what` says where it is, to begin messages with: "filter".
-    The result is `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates
-    beyond the years 1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in
-    its chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
+    The expression has one output: see `one_output_each`. `what` begins messages, for example "filter".
+    The result is `expr` itself, or an equivalent with null in place of errors: see rewriting.py.
+    Dates beyond the years 1 to 9999 are moved into them.
+    Float division is rounded correctly, as for a single row in a chunk.
+    An expression of constants stays constant (a `select` of constants has one row).
 
-    Raises TypeError if `expr` is no expression; ValueError if a part of it is not known to be row by row, or raises on
-    some value of the types that it is given, or if a column is named like a pattern; and what Polars says of the
-    schema.
+    Raises TypeError if `expr` is no expression. Raises ValueError if a part is not known to be row by row, or raises on
+    some value of its input types, or if a column is named like a pattern. Polars' errors about the schema are raised,
+    too.
     """
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
         raise TypeError(msg)
-    with suppress(ComputeError, RecursionError):  # `_read` says what is wrong
+    with suppress(ComputeError, RecursionError):  # `_read` explains the error
         if nodes.holds_answer(nodes.tree_of(expr)):
             msg = (
                 f"{what}: a step must not hold a private answer, which is drawn from all rows.\n\n"
@@ -194,7 +196,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         if "not supported for dtype `str`" in str(failure):
             msg += "\n\nHint: make dates, times or numbers of the texts first: pl.col(…).str.to_date(strict=False)."
         raise ValueError(msg) from None
-    if step.kind == "column":  # as it is, it raises on nothing
+    if step.kind == "column":  # an unchanged column never raises
         return expr
     failure = trials.failure_on(trials.made_up(frame_schema), tried)
     if failure is not None:
@@ -204,16 +206,16 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
 
 
 def adds_floats(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> bool:
-    """Return whether a row-by-row expression adds up floats, which count to the nearest 2⁻⁴⁰: those of a list."""
+    """Return whether a row-by-row expression adds up floats of a list, which count to the nearest 2⁻⁴⁰."""
     frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
-    with suppress(PolarsError, ValueError):  # `row_by_row` says what is wrong
+    with suppress(PolarsError, ValueError):  # `row_by_row` explains the error
         return rules.adds_floats(_read(expr, frame, what)[1])
     return False
 
 
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
-    """Say of what Polars refuses that the expression does not fit the columns."""
+    """Turn Polars' refusal into an error that the expression does not fit the columns."""
     try:
         yield
     except PolarsError as error:
@@ -222,7 +224,7 @@ def fitting(what: str) -> Iterator[None]:
 
 
 def refuse_patterns(names: Iterable[str]) -> None:
-    """Refuse columns whose name Polars takes for a pattern: where one is named, those that fit it would be meant."""
+    """Refuse columns with a name that Polars treats as a pattern: it would select all matching columns."""
     for name in names:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             msg = (
@@ -233,25 +235,25 @@ def refuse_patterns(names: Iterable[str]) -> None:
 
 
 class _RaisesError(ValueError):
-    """A step raises on some value, or on all."""
+    """An operation raises on some value, or on all."""
 
 
 class Gate:
-    """Refuses what may make a row's result depend on another row, or raise; it rewrites what need not be refused."""
+    """Refuses operations that may raise, or use another row; rewrites those that can be made safe."""
 
     def __init__(self, what: str) -> None:
         self.what, self.rewritten = what, False
 
     def refusal(self, step: ExprNode, rule: Rule, details: str = "") -> ValueError:
-        """Return the error that says what is refused, why, and what to write instead."""
+        """Return the error: the refused operation, the reason, and a way out."""
         if step.kind == "unknown" and step.parameters:
             details = f" ({step.parameters})"
         return ValueError(rule.message(self.what, shown(step), details))
 
     def walk(self, step: ExprNode) -> None:
-        """Refuse a step for which there is a rule, and its inputs first of all; it may be walked in other words."""
+        """Refuse an operation by the rules, its inputs first. A rewritten operation is walked in its place."""
         tree = None
-        with suppress(PolarsError):  # the walk says what is wrong
+        with suppress(PolarsError):  # the walk explains the error
             tree = None if rules.NEEDS_POLARS_2.refuses(step) else rewriting.spelled_out(step)
         if tree is not None and step.frame is not None:
             rewriting.put(step.tree, tree)
@@ -264,7 +266,7 @@ class Gate:
         self.refuse_by(named if rules.is_spelled_on_polars_2(step) else rules.UNLISTED, step)
         sets = SETS.get(step.name, ())
         for place, value in enumerate(step.inputs):
-            # A Series of several lists has one for each row by its place.
+            # A Series of several lists is matched to rows by place, so it is walked, too.
             if value.kind != "series" or place not in sets or (step.name == "is_in" and not rules.is_set(value)):
                 self.walk(value)
         self.refuse_by((rules.NEEDS_POLARS_2,), step)
@@ -301,7 +303,7 @@ class Gate:
             self.rewritten |= rewriting.after_trial(step)
 
     def prove_elements(self, step: ExprNode) -> None:
-        """Prove what an expression does to the elements of a row's own list."""
+        """Prove operations on the elements of a row's own list."""
         body = Body(step)
         if body.refused:
             raise self.refusal(step, rules.OWN_LIST, f" ({body.refused})")
@@ -314,12 +316,12 @@ class Gate:
 def _as_run(
     step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None
 ) -> tuple[tuple[PolarsDataType, ...], str]:
-    """Return the types of the columns of a step, and the step on these alone as JSON, as it will be run."""
+    """Return the types of an operation's columns, and the operation on these columns as JSON, as it will run."""
     tree, dtypes = trials.on_columns(step)
     if rewrite is not None:
         return tuple(dtypes), json.dumps(rewrite(tree))
     frame = pl.LazyFrame(schema={f"{n}": dtype for n, dtype in enumerate(dtypes)})
-    as_run = nodes.read(deepcopy(tree), frame)  # it is rewritten
+    as_run = nodes.read(deepcopy(tree), frame)  # `after_trial` rewrites it
     rewriting.after_trial(as_run)
     return tuple(dtypes), json.dumps(as_run.tree)
 
@@ -334,7 +336,7 @@ def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> l
         tree, _ = _read(expr, frame, what)
         try:
             found = nodes.schema_of(trials.apart(tree), frame)
-        except PolarsError:  # `row_by_row` says what is wrong
+        except PolarsError:  # `row_by_row` explains the error
             singles.append(expr)
             continue
         with fitting(what):
@@ -348,7 +350,7 @@ def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> l
 
 
 def shown(step: ExprNode) -> str:
-    """Return how a user may have written a step."""
+    """Return how a user may have written an operation."""
     if step.name == "str.strptime":
         return f"`str.to_{step.dtypes()[0].base_type().__name__.lower()}`"
     return nodes.said(step.name)
@@ -367,7 +369,7 @@ def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, ExprNode]
 
 
 def in_full(tree: dict[str, Any], what: str) -> pl.Expr:
-    """Return the expression that JSON stands for; refuse what JSON can't hold."""
+    """Return the expression for JSON; refuse expressions that JSON can't represent."""
     expr = nodes.write(tree)
     if expr is None:
         msg = (

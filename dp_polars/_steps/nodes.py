@@ -1,4 +1,4 @@
-"""Expressions as trees of nodes, and the names of Polars' functions, by what is known of them."""
+"""Expressions as trees of nodes, and the names of Polars' functions, by their known properties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEWEST = (2, 1)
 
 @cache
 def warn_if_untested(version: str) -> None:
-    """Warn once in a process if Polars is newer than what was tested."""
+    """Warn once per process if Polars is newer than the tested versions."""
     if tuple(int(part) for part in version.split(".")[:2]) > _NEWEST:
         msg = (
             f"private frames were tested on Polars {' and '.join(TESTED)}, this is {version}: a step may have changed "
@@ -39,7 +39,7 @@ def warn_if_untested(version: str) -> None:
         warn(msg, UserWarning)
 
 
-# Where Polars keeps functions, in its serialized expressions and in its plans.
+# Polars' namespaces of functions, in serialized expressions and in plans.
 _NAMESPACES = {
     "Array": "arr.",
     "Binary": "bin.",
@@ -60,9 +60,9 @@ _NAMESPACES = {
     "Trigonometry": "",
     "TruncArith": "trunc_",
 }
-# What has one name, whatever it does to the rows of a window.
+# All functions of a window's rows share one name.
 _MOVING = {"Rolling": "rolling_expr", "RollingFunctionBy": "rolling_expr_by"}
-# Functions that plans call otherwise than expressions do.
+# Functions with other names in plans than in expressions.
 _IN_PLANS = {
     "argwhere": "arg_where",
     "bin_intervals_uniform": "bin_quantiles",
@@ -107,8 +107,8 @@ class ExprNode:
     """A node of an expression.
 
     Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then: only their
-    inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized node, which may be
-    rewritten, on the columns of `frame`.
+    inputs matter) or "unknown". `dtypes` returns the types of the result. `tree` is the serialized node on the columns
+    of `frame`. It may be rewritten.
     """
 
     kind: str
@@ -121,7 +121,7 @@ class ExprNode:
 
     @cached_property
     def varies(self) -> bool:
-        """Whether it has one value per row, not one in all."""
+        """Whether it has one value per row, not a single one."""
         return self.kind == "column" or any(value.varies for value in self.inputs)
 
     @property
@@ -130,13 +130,13 @@ class ExprNode:
 
 
 def operator_name(name: str) -> str:
-    """Return an operator as one writes it; a plan's begins with "Operator."."""
+    """Return an operator as users write it; a plan's begins with "Operator."."""
     name = name.removeprefix("Operator.")
     return _OPERATOR_NAMES.get(name, name)
 
 
 def function_name(name: str, namespace: str | None = None) -> str:
-    """Return a function's name as the lists have it."""
+    """Return a function's name in the form of the lists below."""
     boundary = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
     snake = re.sub(boundary, "_", name).lower().replace("arc_", "arc")
     snake = _FUNCTION_NAMES.get(snake, snake)
@@ -147,14 +147,14 @@ def function_name(name: str, namespace: str | None = None) -> str:
 
 
 def name_in_plan(function: str) -> str:
-    """Return the name of a function that a plan shows: "StringFunction.Contains" or "abs"."""
+    """Return the name of a function in a plan: "StringFunction.Contains" or "abs"."""
     namespace, _, variant = function.rpartition(".")
     name = function_name(variant, namespace or None)
     return _IN_PLANS.get(name, name)
 
 
 def read(tree: Any, frame: pl.LazyFrame) -> ExprNode:  # noqa: ANN401
-    """Return the steps of an expression serialized as JSON, on the columns of `frame`."""
+    """Return the nodes of an expression serialized as JSON, on the columns of `frame`."""
 
     def step(kind: str, name: str, *inputs: object, parameters: object = None) -> ExprNode:
         steps = [read(value, frame) for value in inputs]
@@ -197,7 +197,7 @@ def read(tree: Any, frame: pl.LazyFrame) -> ExprNode:  # noqa: ANN401
 
 
 def write(tree: dict[str, Any]) -> pl.Expr | None:
-    """Return the expression that JSON stands for, None where JSON can't hold it: it has no NaN and no infinity."""
+    """Return the expression for JSON. None: JSON can't represent it, because it lacks NaN and infinity."""
     try:
         expr = parse(json.dumps(tree))
     except ComputeError:
@@ -206,7 +206,7 @@ def write(tree: dict[str, Any]) -> pl.Expr | None:
 
 
 def bases(*steps: ExprNode) -> set[DataTypeClass]:
-    """Return the classes of the types of the steps' results, nested ones among them."""
+    """Return the classes of the nodes' result types, including nested types."""
     return {part.base_type() for step in steps for dtype in step.dtypes() for part in parts_of(dtype)}
 
 
@@ -220,14 +220,14 @@ def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
         ((variant, parameters),) = inner.items()
         name = function_name(variant, key)
         return name, parameters[1]["format"] if name == "str.strptime" else parameters
-    if key == "Bin":  # breaks, or else as many bins of the data's range, quantiles or ranks
+    if key == "Bin":  # breaks, or else a number of bins by the data's range, quantiles or ranks
         by_breaks = "Breaks" in inner["method"].get("Intervals", {}).get("spec", {})
         return "bin_intervals" if by_breaks else "bin_quantiles", None
     return function_name(key), inner
 
 
 def _method_of_lists(evaluation: object, variant: str) -> str:
-    """Return which method of lists Polars 2 spells as an evaluation over a row's own elements."""
+    """Return the method of lists that Polars 2 writes as an evaluation of a row's own elements."""
     match evaluation:
         case {"Function": {"input": ["Element"], "function": "Reverse"}}:
             return "list.reverse"
@@ -244,18 +244,18 @@ def _method_of_lists(evaluation: object, variant: str) -> str:
 
 
 def without_nan(tree: object) -> pl.Expr:
-    """Return the expression that JSON stands for, with 0 where JSON could not hold a NaN or an infinity."""
+    """Return the expression for JSON, with 0 in place of NaN or infinity, which JSON lacks."""
     return parse(re.sub(r'\{"Float(16|32|64|)": null\}', r'{"Float\1": 0.0}', json.dumps(tree)))
 
 
 def holds_answer(tree: Tree) -> bool:
-    """Return whether a serialized expression or plan draws a private answer: a Python function of this package."""
+    """Return whether a serialized expression or plan draws a private answer, by a Python function of this package."""
     functions = (one.get("function") for one in of_kind(tree, "AnonymousFunction") if isinstance(one, dict))
     return any(isinstance(one, list) and b"dp_polars._expressions" in bytes(one) for one in functions)
 
 
 def of_kind(tree: Tree, kind: str) -> Iterator[Tree]:
-    """Yield what the nodes of a kind hold: of "Column" the names."""
+    """Yield the contents of all nodes of a kind: for "Column" the names."""
     if isinstance(tree, dict):
         if kind in tree:
             yield tree[kind]
@@ -266,14 +266,14 @@ def of_kind(tree: Tree, kind: str) -> Iterator[Tree]:
 
 
 def changed(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
-    """Return a serialized expression in which each node of a kind, but for those within such a one, is changed."""
+    """Change each node of a kind in a serialized expression, except within such a node."""
     if isinstance(tree, dict) and (kind in tree or "Literal" in tree):
         return tree if "Literal" in tree else change(tree[kind])
     return inside(tree, lambda value: changed(value, kind, change))
 
 
 def inside(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Return a dict or a list with its values changed, anything else as it is."""
+    """Change the values of a dict or list; return anything else unchanged."""
     if isinstance(tree, dict):
         return {key: change(value) for key, value in tree.items()}
     return [change(value) for value in tree] if isinstance(tree, list) else tree
@@ -288,7 +288,7 @@ def tree_of(expr: pl.Expr) -> Tree:
 
 
 def schema_of(tree: Tree, frame: pl.LazyFrame) -> pl.Schema:
-    """Return the names and types of the outputs of a serialized expression on the columns of a frame."""
+    """Return the names and types of a serialized expression's outputs, on the columns of a frame."""
     return frame.select(without_nan(tree)).collect_schema()
 
 
@@ -305,7 +305,7 @@ ARITHMETIC = DIVISIONS | names("+ - *")
 COMPARISONS = names("== != < <= > >=")
 OPERATORS = ARITHMETIC | COMPARISONS | names("eq_missing ne_missing & | ^")
 
-# Functions of several columns of the same row.
+# Functions of several columns of one row.
 OF_COLUMNS = names("""
     all_horizontal any_horizontal arctan2 as_struct coalesce fill_null is_between is_close is_in max_horizontal
     mean_horizontal min_horizontal sum_horizontal
@@ -313,12 +313,12 @@ OF_COLUMNS = names("""
     dt.datetime_function dt.duration list.concat list.contains list.set_operation str.concat_horizontal
     str.ends_with str.format str.starts_with str.strip_prefix str.strip_suffix
 """)
-# Those of them that make one column of all that are selected; the others make one of each.
+# Those that make one column of all selected ones. The others make one column for each.
 OF_ALL_COLUMNS = names("""
     all_horizontal any_horizontal arr.concat as_struct coalesce list.concat max_horizontal mean_horizontal
     min_horizontal str.concat_horizontal sum_horizontal
 """)
-# Functions of one column: their further inputs must be public constants.
+# Functions of one column: their other inputs must be public constants.
 OF_ONE_COLUMN = names("""
     abs arccos arccosh arcsin arcsinh arctan arctanh bin_intervals bitwise_count_ones bitwise_count_zeros
     bitwise_leading_ones bitwise_leading_zeros bitwise_trailing_ones bitwise_trailing_zeros cbrt ceil clip cos cosh cot
@@ -346,10 +346,10 @@ OF_ONE_COLUMN = names("""
     str.strip_chars_start str.strptime str.tail str.titlecase str.to_decimal str.to_integer str.uppercase str.zfill
     struct.field_by_name struct.prefix_fields struct.rename_fields struct.select_fields struct.suffix_fields
 """)
-# Those of them that may have other parameters in each row.
+# Those with parameters that may differ in each row.
 OF_ROWS_PARAMETERS = names("list.gather list.get list.shift list.slice str.head str.slice str.split str.tail")
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
-# What is by row, too, but not to the bit for every type, or of types that hardly occur.
+# Row by row, too, but not to the bit for every type, or for rare types only.
 OF_JSON = names("str.json_decode struct.json_encode")
 UNPROVED = OF_JSON | names("""
     as_list decimal_arith lower_bound mm3_hash rechunk repeat repeat_by row_decode row_encode upper_bound
@@ -360,10 +360,10 @@ UNPROVED = OF_JSON | names("""
     list.item sql.binary sql.is_in sql.round sql.to_float str.split_regex
     struct.drop struct.map_field_names struct.with_fields trunc_int_div trunc_rem
 """)
-# Every function that looks at one row. A plan before `protect` may have all of them, a private frame what is proved.
+# Every function of a single row. A plan before `protect` may use all of them, a private frame only proved ones.
 BY_ROW = FUNCTIONS | UNPROVED
 
-# Every function, and every other kind of expression, that looks at several rows, by how it does.
+# Functions, and other kinds of expressions, that use several rows, by how they use them.
 COMBINING = names("""
     agg_groups all any approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor correlation
     count entropy has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min min_by mode n_unique
@@ -392,8 +392,8 @@ CODE = names("cum_fold_horizontal cum_reduce_horizontal ffi_plugin fold_horizont
 
 TAKEN = {"operator": OPERATORS, "function": FUNCTIONS, "cast": names("cast"), "other": frozenset({"a name", "when"})}
 
-# What Polars 1 takes, and of which kinds of values. Numbers are integers of up to 64 bits and floats of 32 or 64. Its
-# casts and functions of other types look at whole columns.
+# The operations that are accepted on Polars 1, with kinds of values. Numbers are integers of up to 64 bits, and floats
+# of 32 or 64 bits. Its casts and functions of other types use whole columns.
 NUMBERS, TEXTS, BOOLEANS = names("number"), names("text"), names("boolean")
 PLAIN, ANY = NUMBERS | TEXTS | BOOLEANS, names("any")
 ON_POLARS_1 = {
@@ -410,10 +410,10 @@ ON_POLARS_1 = {
         str.strip_prefix str.strip_suffix str.tail str.titlecase str.uppercase str.zfill
     """): TEXTS,
 }
-# The inputs of these are all of one kind there, and their columns all of one type.
+# On Polars 1, the inputs of these must have one kind, and their columns one type.
 OF_ONE_TYPE = OPERATORS | names("fill_null is_in when")
 
-# The inputs of functions that may be a Series, because they are taken as a set or a mapping.
+# Inputs of functions that may be a Series, because they are sets or mappings.
 SETS = {
     "dt.add_business_day": {2},
     "dt.business_day_count": {2},
@@ -422,13 +422,13 @@ SETS = {
     "replace": {1, 2},
     "replace_strict": {1, 2},
 }
-# A category's number is that of its first appearance in any row. These functions look at its text only.
+# Categories are numbered by first appearance in any row. These functions only use a category's text.
 OF_CATEGORIES = names("""
     as_struct coalesce ext.storage fill_null is_in is_not_null is_null replace replace_strict
     cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with list.concat list.contains list.get
     list.length str.concat_horizontal str.format struct.field_by_name struct.select_fields
 """)
-# Before `protect`, the others of which the same is known, of one row and of several.
+# More functions with this property, allowed before `protect`, for one row and for several.
 BY_TEXTS_OF_CATEGORIES = (
     OF_CATEGORIES
     | COMPARISONS
@@ -443,19 +443,19 @@ BY_TEXTS_OF_CATEGORIES = (
     struct.suffix_fields struct.with_fields
 """)
 )
-# By these, a category is looked up: by its text, not by its number.
+# These look up a category by its text, not by its number.
 LOOKED_UP = COMPARISONS | names("eq_missing ne_missing is_in list.contains replace replace_strict")
-# What goes by numbers where Polars does not show of which type it is.
+# Functions that use category numbers, if Polars does not show the type.
 BY_NUMBERS_OF_CATEGORIES = names("""
     arr.arg_max arr.arg_min arr.max arr.min bitwise_and bitwise_or bitwise_xor cat.physical cum_max cum_min hash
     list.max list.min max_horizontal min_horizontal mm3_hash peak_max peak_min reinterpret repeat_by row_encode
     struct.json_encode to_physical
 """)
-# If values are equal, Polars gives NaN or a number, depending on how many groups there are.
+# For equal values, Polars returns NaN or a number, depending on the number of groups.
 UNSTABLE = names("entropy kurtosis skew")
-# Lists, arrays and structs: they give null, or 0 where the rows are one group of one row.
+# On lists, arrays and structs they return null, but 0 if the rows are one group of one row.
 UNSTABLE_IF_NESTED = names("arg_max arg_min")
-# These look at several rows of a group, too; Polars 1 computes them for each group alone.
+# These also use several rows of a group. Polars 1 computes them for each group separately.
 NESTED_ON_POLARS_1 = names("""
     all any arg_sort arg_unique bottom_k count cum_count cum_max cum_min cum_prod cum_sum diff drop_nans drop_nulls
     explode first_non_null last_non_null
@@ -464,16 +464,16 @@ NESTED_ON_POLARS_1 = names("""
     quantile rank reverse rle rleid rolling_expr shift shift_and_fill slice sort sort_by std str.concat_vertical sum
     top_k unique unique_counts value_counts var
 """)
-# What Extension types and Objects are taken in: they are carried, counted, and opened.
+# Operations allowed on Extension types and Objects: they only pass, count or open them.
 OF_OPAQUE = names("ext.storage is_not_null is_null struct.field_by_name")
-# Functions that may land on a local time that a clock change leaves out or has twice.
+# Functions that may return a local time that a clock change skips or repeats.
 OF_CLOCKS = names("dt.add_business_day dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
-# Functions of several columns, nested ones too, that convert none to the type of another.
+# Functions of several columns, including nested ones, that never convert one column to another's type.
 OF_MIXED_TYPES = names("arr.contains as_struct is_in list.contains")
 OF_TEXTS = names("str.concat_horizontal str.format")
 OF_SIGNED_ZEROS = names("arctan2 cot pow") | OF_TEXTS
 
-# How users write the steps that Polars calls otherwise.
+# How users write operations that have other names in Polars.
 _WRITTEN = {
     "arr.concat": "pl.concat_arr",
     "arr.length": "arr.len",

@@ -1,4 +1,4 @@
-"""Steps made safe: other words for the same step, and null where a value would raise."""
+"""Make operations safe: equivalent expressions, and null in place of errors."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     JsonTree = dict[str, Any]
 
 
-# Returns a step in other words, of its inputs; None where it stays as it is.
+# Returns an equivalent expression for an operation, given its inputs. None: it stays.
 Spelling: TypeAlias = Callable[[ExprNode, Sequence[pl.Expr]], "pl.Expr | None"]
 
 _MIRRORED = {"==": "Eq", "!=": "NotEq", "<": "Gt", "<=": "GtEq", ">": "Lt", ">=": "LtEq"}
-# Intervals that are as long in every time zone, and those that fit into an hour.
+# Intervals of the same length in every time zone, which fit into an hour.
 _OF_HOURS = re.compile(r"-?(\d+(h|m|s|ms|us|ns))+")
 _OF_AN_HOUR = re.compile(r"1h|(\d+(m|s|ms|us|ns))+")
 _PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 
 
 def spelled_out(step: ExprNode) -> Tree | None:
-    """Return a step in other words, as JSON; None where it stays as it is."""
+    """Return an equivalent of an operation, as JSON. None: it stays."""
     spelling = SPELLINGS.get(step.name)
     if step.frame is None or not step.varies:
         return None
@@ -47,12 +47,12 @@ def spelled_out(step: ExprNode) -> Tree | None:
 
 
 def filled(expr: pl.Expr, inputs: Sequence[Tree]) -> Tree:
-    """Return an expression on columns named 0, 1, … with these in place of them, as JSON."""
+    """Put trees into an expression, in place of its columns 0, 1, …, as JSON."""
     return nodes.changed(nodes.tree_of(expr), "Column", lambda name: deepcopy(inputs[int(name)]))
 
 
 def outputs_of(step: ExprNode) -> list[Tree]:
-    """Return an expression of several outputs as one for each."""
+    """Split an expression with several outputs into single ones."""
     if not step.varies or step.frame is None or len(step.dtypes()) == 1:
         return [step.tree]
     return each_output(step.tree, step.frame)
@@ -87,7 +87,7 @@ def each_output(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
 
 
 def _together(parts: list[list[Tree]]) -> list[tuple[Tree, ...]]:
-    """Return the outputs of parts of which some have several, the others one."""
+    """Combine the outputs of parts. Some parts have several outputs, the others one."""
     most = max((len(outputs) for outputs in parts if len(outputs) != 1), default=1)
     if any(len(outputs) not in {1, most} for outputs in parts):
         return []
@@ -102,7 +102,7 @@ def _name(tree: Tree, frame: pl.LazyFrame) -> str:
 
 
 def _of_one_type(step: ExprNode) -> Tree | None:
-    """Return the step with its constants of the type that its columns have, where Polars would convert the columns."""
+    """Give constants the type of the columns, if Polars would convert the columns otherwise."""
     if step.name not in {"when", "fill_null", "coalesce"} | COMPARISONS:
         return None
     places = range(1 if step.name == "when" else 0, len(step.inputs))
@@ -147,7 +147,7 @@ def _cast(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 def _operator(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     left, right = step.inputs
     if step.name in COMPARISONS and right.varies and not left.varies:
-        # Polars 2.1 raises where the column is one value.
+        # Polars 2.1 raises if the column is a single value.
         tree = {"BinaryExpr": {"left": {"Column": "1"}, "op": _MIRRORED[step.name], "right": {"Column": "0"}}}
         return nodes.without_nan(tree)
     if step.name != "/":
@@ -167,7 +167,7 @@ def _operator(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
 
 def _sum_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Add up in the order in which the columns are given: Polars does it by the number of threads."""
+    """Add up in the order of the columns: Polars' own order depends on the number of threads."""
     dtype = only_type(step)
     types = step.input_types
     are_numbers = all(item.is_numeric() or item == pl.Boolean for item in types)
@@ -200,7 +200,7 @@ def _largest_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | 
 
 
 def _clip(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Clip by columns: a null there bounds nothing."""
+    """Clip by columns: null there means no bound."""
     if not rules.parameters_vary(step):
         return None
     value, *bounds = inputs
@@ -214,7 +214,7 @@ def _clip(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
 
 def _replace_strict(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Give null where there is no value for one, and the row's own default where it is a column."""
+    """Return null for values without a replacement, or the row's own default if that is a column."""
     value, old, new, *default = inputs
     if default and not step.inputs[3].varies:
         return None
@@ -228,7 +228,7 @@ def _replace_strict(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None
 
 
 def _list_added(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Add up whole numbers: sums of floats, and all means."""
+    """Add up whole numbers, for sums of floats and for all means."""
     (value,), inner = inputs, only_type(step.inputs[0]).inner
     is_sum = step.name == "list.sum"
     if not (inner.is_float() if is_sum else whole_numbers.has_whole_numbers(inner)):
@@ -240,19 +240,19 @@ def _list_added(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
 
 def with_odd_numbers(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
-    """Return the result, but NaN or an infinity where a list has such an element, as in Polars."""
+    """Return the result, or NaN or an infinity if a list contains one, as in Polars."""
     result = _unless_beyond(value, inner, result)
     if not inner.is_float():
         return result
     has_nan = value.list.eval(pl.element().is_nan()).list.any()
     low, high = value.list.min(), value.list.max()
-    # JSON holds no NaN. An infinity outweighs all other numbers: with one, the two ends add up to the sum.
+    # JSON lacks NaN. An infinity outweighs all other numbers: adding the smallest and largest gives the sum.
     known = pl.when(has_nan).then(pl.lit("NaN").cast(inner)).when(low.is_infinite() | high.is_infinite())
     return known.then(low + high).otherwise(result)
 
 
 def _unless_beyond(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
-    """Return the result, null where a list has an element that is too large to be added."""
+    """Return the result, or null if an element of a list is too large to be added."""
     is_beyond = whole_numbers.is_beyond(pl.element(), inner)
     return result if is_beyond is None else pl.when(value.list.eval(is_beyond).list.any().not_()).then(result)
 
@@ -265,7 +265,7 @@ def _list_diff(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
 
 def _of_array(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
-    """Do to an array what is done to lists."""
+    """Do the same to an array as to lists."""
     dtype = only_type(step.inputs[0])
     lists = inputs[0].arr.to_list()
     if step.name != "arr.eval":
@@ -326,9 +326,9 @@ def _dt_replace(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
 
 def _by_the_clock(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Work on the local time as it is written, and give null where the clock leaves the result out.
+    """Compute with local times, and return null for results that the clock skips.
 
-    The clock has some times twice: the one of the same offset is taken, or else the first.
+    For repeated times, the one with the same offset is used, or else the first.
     """
     if not rules.is_local(step.inputs[0]):
         return None
@@ -353,7 +353,7 @@ def again(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
 
 
 def _strptime(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Parse a local time as it is written, and give null where the clock leaves it out."""
+    """Parse a local time, and return null if the clock skips it."""
     if step.parameters is None or "%z" in step.parameters or not rules.is_local(step):
         return None
     dtype = only_type(step)
@@ -367,7 +367,7 @@ def _in_zone(naive: pl.Expr, zone: str, word: Ambiguous | Literal["raise"]) -> p
 
 
 def _add_business_days(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Give null where the first day is none of business."""
+    """Return null if the first day is no business day."""
     if step.parameters["roll"] != "Raise":
         return _by_the_clock(step, inputs)
     value, days, holidays = inputs
@@ -398,7 +398,7 @@ SPELLINGS: dict[str, Spelling] = {
 }
 
 
-# Where a function is told to give null for what does not fit, in its serialized parameters, and by which word.
+# Serialized parameters that make a function return null for unfitting values, with their values.
 _SWITCHES: dict[str, tuple[tuple[int | str, ...], bool]] = {
     **dict.fromkeys(("arr.get", "bin.get", "list.gather", "list.get"), ((), True)),
     **dict.fromkeys(("bin.base64_decode", "bin.hex_decode", "str.base64_decode", "str.hex_decode"), ((), False)),
@@ -409,7 +409,7 @@ _UNITS: dict[str, TimeUnit] = {"Milliseconds": "ms", "Microseconds": "us", "Nano
 
 
 def before_trial(step: ExprNode) -> bool:
-    """Rewrite what a step does with values that don't fit; return whether anything was changed."""
+    """Rewrite the handling of unfitting values; return whether anything changed."""
     changed = False
     if step.kind == "cast":
         changed = _set(step.tree["Cast"], "options", "NonStrict", unless="Overflowing")
@@ -431,9 +431,9 @@ def before_trial(step: ExprNode) -> bool:
 
 
 def narrowing(step: ExprNode) -> Callable[[JsonTree], JsonTree] | None:
-    """Return what gives a step only values that it takes, and null for the others; None where it takes all.
+    """Return a function that nulls values which an operation does not accept. None: it accepts all values.
 
-    Its result has the step in it: it is not walked again, but tried as a whole.
+    The rewritten expression contains the operation. It is not walked again, but tried as a whole.
     """
     if step.name == "dt.datetime_function":
         return null_where_there_is_none
@@ -443,7 +443,7 @@ def narrowing(step: ExprNode) -> Callable[[JsonTree], JsonTree] | None:
 
 
 def _fitting_operands(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Give an operator Decimals of which the result has room; half a millionth of the room is left empty."""
+    """Null Decimals for which an operator's result has no room; half a millionth of the room stays empty."""
     dtype = step.dtypes()[0]
     if not isinstance(dtype, pl.Decimal) or trials.failure(step) is None:
         return None
@@ -457,7 +457,7 @@ def _fitting_operands(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | No
 
 
 def _fitting_decimals(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Cast floats to Decimals where these have room."""
+    """Cast floats to Decimals if they fit, else return null."""
     (value,), dtype = inputs, only_type(step)
     if not isinstance(dtype, pl.Decimal) or not rules.is_float(step.inputs[0]):
         return None
@@ -483,11 +483,11 @@ _NARROWED: dict[str, Spelling] = {
 
 
 def after_trial(step: ExprNode) -> bool:
-    """Rewrite where a row's float would depend on the other rows; return whether anything was changed."""
+    """Rewrite operations if a row's float would depend on other rows; return whether anything changed."""
     divisor = step.inputs[1] if step.name in DIVISIONS else None
     if divisor is not None and step.kind == "operator" and step.inputs[0].varies and rules.is_float(step):
-        # A full column as divisor, so that Polars divides, and never multiplies by a reciprocal: a column, too, may
-        # be known to be one value (a literal, a Hive key).
+        # The divisor must be a full column: then Polars divides, and never multiplies by a reciprocal. Even a column
+        # may be known to be a single value (a literal, a Hive key).
         _set_zeros(divisor.tree, step.inputs[0], step)
     elif divisor is not None and divisor.varies and rules.is_float(divisor):
         _set_zeros(divisor.tree, divisor, divisor)
@@ -502,7 +502,7 @@ def after_trial(step: ExprNode) -> bool:
 
 
 def null_where_there_is_none(tree: JsonTree) -> JsonTree:
-    """Return `pl.datetime` of the same parts that gives null, where the one given raises: there is no such time."""
+    """Return `pl.datetime` of the same parts with null in place of an error: such a time does not exist."""
     *parts, ambiguous = tree["Function"]["input"]
     options = tree["Function"]["function"]["TemporalExpr"]["DatetimeFunction"]
     zone = options["time_zone"]
@@ -512,7 +512,7 @@ def null_where_there_is_none(tree: JsonTree) -> JsonTree:
 
 @cache
 def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> pl.Expr:
-    """Return the expression on columns named by the places of the parts."""
+    """Return the expression on columns that are named by the places of the parts."""
     unit = _UNITS[time_unit]
     columns = (pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7))
     year, month, day, hour, minute, second, microsecond = columns
@@ -533,7 +533,7 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
 
 
 def _bound_dates(value: ExprNode) -> bool:
-    """Make dates stay where no function panics on them."""
+    """Limit dates to the range in which no function panics."""
     dtypes = value.dtypes()
     ends = trials.bounds(dtypes[0]) if dtypes else None
     if ends is not None:
@@ -543,9 +543,9 @@ def _bound_dates(value: ExprNode) -> bool:
 
 
 def _set_zeros(tree: JsonTree, column: ExprNode, typed: ExprNode) -> None:
-    """Add zeros, which are a full column where `column` is one, and make −0 to 0 on every path.
+    """Add zeros, a full column if `column` is one, so that −0 becomes 0 in every case.
 
-    Polars' own x + 0 and 0 − x give 0 or −0 for the same x, by whether the row is alone in its chunk.
+    Polars' own x + 0 and 0 − x return 0 or −0 for the same x, depending on whether the row has its own chunk.
     """
     is_negative = pl.col("1").cast(pl.Float64, strict=False) < 0.0
     zeros = is_negative.cast(typed.dtypes()[0], strict=False) * 0.0

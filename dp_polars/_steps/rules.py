@@ -1,4 +1,4 @@
-"""The rules of the row gate, and the conditions under which they refuse."""
+"""The rules of the row gate, and the conditions for refusing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dp_polars._steps.whole_numbers import has_floats
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-# What adds up a row's own list.
+# Functions that add up a row's own list.
 _ADDS = names("arr.mean arr.sum list.mean list.sum")
-# The kinds of values that Polars 1 takes.
+# The kinds of values that are accepted on Polars 1.
 _KINDS: dict[object, str] = {
     pl.Boolean: "boolean",
     pl.String: "text",
@@ -32,7 +32,7 @@ def is_float(step: ExprNode) -> bool:
 
 
 def shows_zeros(step: ExprNode) -> bool:
-    """Return whether a step shows the sign of a zero: also where it makes a text of a number among texts."""
+    """Return whether an operation shows the sign of a zero, including conversions of a number to text among texts."""
     return step.name in nodes.OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
 
 
@@ -41,13 +41,13 @@ def is_unlisted(step: ExprNode) -> bool:
 
 
 def is_spelled_on_polars_2(step: ExprNode) -> bool:
-    """Return whether a step is none of Polars 1 here, but may be written in other transformations on Polars 2."""
+    """Return whether an operation is missing here on Polars 1, but may be rewritten on Polars 2."""
     of_rows = step.name.startswith(("arr.", "list.")) or step.name in {"dt.replace", "struct.with_fields"}
     return of_rows and is_unlisted(step) and needs_polars_2(step)
 
 
 def needs_polars_2(step: ExprNode) -> bool:
-    """Return whether a step is not on the short list of Polars 1, if that is what runs."""
+    """Return whether an operation is not on the short list for Polars 1, on Polars 1."""
     if not pl.__version__.startswith("1.") or step.name == "a name":
         return False
     taken = next((kinds for steps, kinds in nodes.ON_POLARS_1.items() if step.name in steps), None)
@@ -56,7 +56,7 @@ def needs_polars_2(step: ExprNode) -> bool:
     values = step.inputs[1:] if step.name == "when" else step.inputs
     if step.name in nodes.OF_ONE_COLUMN and parameters_vary(step):
         return True
-    if step.name.startswith("str."):  # whose further inputs may be numbers
+    if step.name.startswith("str."):  # its other inputs may be numbers
         values = varying(step)
     kinds = {_KINDS.get(base) for base in bases(*values) - {pl.Null, pl.List}}
     types = {dtype for value in values if value.varies for dtype in value.dtypes()}
@@ -91,8 +91,8 @@ def holds_floats(step: ExprNode) -> bool:
 
 
 def has_few_categories(step: ExprNode) -> bool:
-    """Return whether there may be no room for a category that a step adds, also in a nested type."""
-    # The result's type is not known where there is no room: to plan such a step adds the category.
+    """Return whether a category that an operation adds may not fit, including nested types."""
+    # If a category does not fit, the result's type is unknown: planning such an operation adds the category.
     values = [step] if step.kind == "cast" else step.inputs
     parts = [part for value in values for dtype in value.dtypes() for part in parts_of(dtype)]
     return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
@@ -130,14 +130,14 @@ def ambiguous_is_no_word(step: ExprNode) -> bool:
 
 
 def replaces_categories_by_number(step: ExprNode) -> bool:
-    """Return whether values that are no texts stand for, or become, categories."""
+    """Return whether values other than texts are used as categories, or become some."""
     _, old, *others = step.inputs
     values = [old] if pl.Categorical in bases(step.inputs[0]) else []
     values += others if pl.Categorical in bases(step) else []
     return not bases(*values) <= {pl.Categorical, pl.Enum, pl.String, pl.Null, pl.List}
 
 
-# What asks whether values are equal, and what compares them in any way.
+# Operations that test equality, and operations that compare in any way.
 _EQUATES = names("""
     == != eq_missing ne_missing is_in replace replace_strict arr.contains arr.count_matches list.contains
     list.count_matches
@@ -146,7 +146,7 @@ _COMPARES = nodes.COMPARISONS | _EQUATES | names("is_between")
 
 
 def _compared(step: ExprNode) -> set[PolarsDataType]:
-    """Return the types of the values that a step compares."""
+    """Return the types of the values that an operation compares."""
     value, *others = step.inputs
     if step.name.startswith("replace"):
         others = others[:1]
@@ -175,10 +175,10 @@ def compares_unlike_types(step: ExprNode) -> bool:
 class Rule:
     """A reason to refuse a step, and the way out."""
 
-    steps: frozenset[str]  # the names of the steps that it is about; none: all
-    why: str  # what the step does, said after its name, and what follows from it
-    instead: str  # what to write
-    where: Callable[[ExprNode], bool] = lambda _: True  # which of these steps are refused
+    steps: frozenset[str]  # names of operations; none: all
+    why: str  # how it fails, after the name, with the consequence
+    instead: str  # the way out
+    where: Callable[[ExprNode], bool] = lambda _: True  # which of these operations are refused
     condition: str = ""  # the same in words, for the documentation
 
     def refuses(self, step: ExprNode) -> bool:
@@ -202,7 +202,7 @@ RAISES = "raises on some values, and the error would tell that a row has one"
 _TOO_MANY = "raises where the rows hold too many categories, and the error would tell that they do"
 _NO_FEW = "cast the Categorical to pl.String first, or use pl.Categorical."
 
-# Steps that are not taken, whatever they are given. The last one is for what no other names.
+# Operations that are never accepted. The last rule is for operations without another one.
 UNLISTED: tuple[Rule, ...] = (
     Rule(nodes.COMBINING, COMBINES, _CONSTANT),
     Rule(
@@ -258,10 +258,10 @@ UNLISTED: tuple[Rule, ...] = (
     ),
 )
 
-# Those that name steps.
+# The rules that name operations.
 NAMED = UNLISTED[:-1]
 
-# The worst holes were on Polars 1 alone.
+# The worst leaks were on Polars 1 only.
 NEEDS_POLARS_2 = Rule(
     frozenset(),
     "needs Polars 2",
@@ -272,21 +272,21 @@ NEEDS_POLARS_2 = Rule(
     "any transformation that is not on the short list above, on Polars 1",
 )
 
-# What a trial on extreme rows finds: each row by itself, twice, before and after nulls.
+# Found by a trial on extreme rows: each row by itself, twice, and before and after nulls.
 COMPANY = Rule(
     frozenset(),
     f"gives a row another result alone than among others, {PEOPLE}",
     "cast its columns to one type in the transformation before.",
 )
 
-# What `list.eval` can't do to a row's own list.
+# Operations that `list.eval` can't apply to a row's own list.
 OWN_LIST = Rule(
     frozenset({"list.agg", "list.eval"}),
     "takes row-by-row steps on pl.element(), and single functions that follow from a list's own elements",
     "use list.sum, list.mean, list.var, list.std, list.median for floats, and another list.eval for what comes after.",
 )
 
-# Steps that are taken, but not in every way.
+# Operations that are accepted with conditions.
 LISTED: tuple[Rule, ...] = (
     Rule(
         frozenset(),
@@ -437,7 +437,7 @@ LISTED: tuple[Rule, ...] = (
     ),
 )
 
-# Steps that raise on some value, found by a trial on extreme values of the types that they are given.
+# Operations that raise on some value, found by a trial on extreme values of their input types.
 RAISING = tuple(
     Rule(steps, RAISES, instead)
     for steps, instead in [

@@ -1,4 +1,4 @@
-"""Trials of expressions on extreme values, with what categoricals show in them."""
+"""Try expressions on extreme values, and on categories of our own in place of the user's."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 
-# What the names of Categories begin with that only synthetic rows have, and the physical types as JSON writes them.
+# The prefix of the names of Categories for synthetic rows, with their physical types as in JSON.
 _BESIDE = "synthetic rows of dp_polars: "
 _PHYSICAL: dict[str, PolarsDataType] = {"U8": pl.UInt8, "U16": pl.UInt16, "U32": pl.UInt32}
-_SECRET = secrets.token_hex(8)  # in the texts that fill them, so that no constant of the user's is among these
+_SECRET = secrets.token_hex(8)  # in the texts that fill them, so that no user's constant equals one
 _Named: TypeAlias = "tuple[str, str, str]"  # Categories by name, namespace and physical type
 
 
 def apart(tree: Any) -> Any:  # noqa: ANN401
-    """Return a serialized expression with Categories of our own for those that it names."""
+    """Replace Categories in a serialized expression by our own."""
     return _renamed(tree, _beside)
 
 
 def home(tree: Any) -> Any:  # noqa: ANN401
-    """Return the serialized expression that `apart` was given."""
+    """Undo `apart`."""
     return _renamed(tree, lambda named: (named[0].removeprefix(_BESIDE), named[1].removeprefix(_BESIDE), named[2]))
 
 
 def apart_type(dtype: PolarsDataType) -> PolarsDataType:
-    """Return a type with Categories of our own for those that it holds."""
+    """Replace Categories in a type by our own."""
 
     def of_ours(leaf: PolarsDataType) -> PolarsDataType:
         return _values(_beside(_named(leaf.categories))).dtype if isinstance(leaf, pl.Categorical) else leaf
@@ -61,7 +61,7 @@ def _named(categories: pl.Categories) -> _Named:
 
 
 def _beside(named: _Named) -> _Named:
-    """Return our Categories for those of the user; ours stay themselves."""
+    """Return our Categories for the user's; ours stay."""
     name, namespace, bits = named
     if not namespace.startswith(_BESIDE):
         named = f"{_BESIDE}{name}", f"{_BESIDE}{namespace}", bits
@@ -71,7 +71,7 @@ def _beside(named: _Named) -> _Named:
 
 @lru_cache(maxsize=16)
 def _values(named: _Named) -> pl.Series:
-    """Return values, null first, of Categories of our own. As long as they are cached, these stay full."""
+    """Return values of our own Categories, null first. The cache keeps the Categories full."""
     name, namespace, bits = named
     dtype = pl.Categorical(pl.Categories(name, namespace, _PHYSICAL[bits]))
     if bits == "U32":
@@ -80,12 +80,12 @@ def _values(named: _Named) -> pl.Series:
     return pl.Series([None, *texts], dtype=dtype)[:3]
 
 
-# From the year 1 to 9999, in days since 1970: what Python can show. Polars panics far beyond.
+# The years 1 to 9999, in days since 1970: the dates that Python can represent. Polars panics far beyond.
 _FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957
 _UNITS_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _TEXTS: list[object] = [None, "", "a", "é🎉\0", "-12", "2020-13-45", "{"]
 _ROWS, _ROWS_IN_COMPANY = 400, 16
-# Where a serialized step has its inputs.
+# The places of inputs in a serialized operation.
 _PLACES = {
     "BinaryExpr": ["left", "right"],
     "Cast": ["expr"],
@@ -97,7 +97,7 @@ _OBJECTS = [object(), object()]
 
 
 def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
-    """Return the first and the last date or time of day that every function takes, None where all do."""
+    """Return the first and last date or time of day that every function accepts. None: they accept all."""
     if dtype != pl.Date and (not isinstance(dtype, pl.Datetime) or dtype.time_unit == "ns"):
         return None
     day = _per_day(dtype)
@@ -105,7 +105,7 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
 
 
 def failure(step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
-    """Return what the step, as `rewrite` makes it, raises on some value of its inputs' types; None: it works on all."""
+    """Return the error of an operation, after `rewrite`, on some value of its inputs' types. None: it never raises."""
     tree, dtypes = on_columns(step)
     values = many_values if len(dtypes) == 1 else extremes
     columns = [values(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)]
@@ -113,7 +113,7 @@ def failure(step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] 
 
 
 def on_columns(step: ExprNode) -> tuple[dict[str, Any], list[PolarsDataType]]:
-    """Return a step on columns named 0, 1, … in place of its inputs that vary, and the types of these."""
+    """Return an operation on columns 0, 1, … in place of its varying inputs, and their types."""
     dtypes: list[PolarsDataType] = []
     inputs: list[Any] = []
     for value in step.inputs:
@@ -124,17 +124,17 @@ def on_columns(step: ExprNode) -> tuple[dict[str, Any], list[PolarsDataType]]:
     return with_inputs(step.tree, inputs), dtypes
 
 
-@lru_cache(maxsize=1024)  # an output is proved by `agg` and by each release
+@lru_cache(maxsize=1024)  # `agg` and each release prove the same output
 def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
-    """Return whether a row's result changes where the row is twice, or next to a null, not by itself."""
-    if not dtypes:  # a selector that selects nothing
+    """Return whether a row's result changes if the row is repeated, or next to a null."""
+    if not dtypes:  # a selector without columns
         return False
     expr = without_nan(json.loads(text))
     frame = _combine([extremes(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)], _ROWS_IN_COMPANY)
     null = frame.height
     frame = pl.concat([frame, frame.clear(1)])
     try:
-        # Gathered: slices would still hold the elements of other rows.
+        # `frame[[row]]` gathers: slices would still contain elements of other rows.
         by_themselves = pl.concat([frame[[row]].select(expr) for row in range(null + 1)])
         for row in range(null):
             for rows in ([row, row], [row, null], [null, row]):
@@ -146,14 +146,14 @@ def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
 
 
 def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
-    """Return what an expression raises on a frame, or on columns that Polars keeps as one value."""
+    """Return the error of an expression on a frame, or on columns that Polars stores as single values."""
     try:
         planned = frame.lazy().select(expr).collect_schema().dtypes()
         if frame.select(expr).dtypes != planned:
             return "it gives another type than Polars plans"
         if frame.width:
             frame.with_columns(expr)
-            frame.clear(2).with_columns(expr)  # nulls alone
+            frame.clear(2).with_columns(expr)  # only nulls
             frame.head(2).with_columns(pl.all().last()).with_columns(expr)
     except (PolarsError, PanicException) as error:
         return str(error).partition("\n")[0]
@@ -165,7 +165,7 @@ def made_up(schema: pl.Schema) -> pl.DataFrame:
 
 
 def many_values(dtype: PolarsDataType) -> pl.Series:
-    """Return extreme values of a type and those between: all magnitudes of a number, all values of an Enum."""
+    """Return extreme values of a type and values in between: all magnitudes of a number, all values of an Enum."""
     values = extremes(dtype)
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories], dtype=dtype)
@@ -190,7 +190,7 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     base = dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
         inner = extremes(dtype.inner)
-        if isinstance(dtype, pl.Array):  # all inner values, in as many rows as it takes
+        if isinstance(dtype, pl.Array):  # all inner values, in the necessary number of rows
             rows = -(-len(inner) // dtype.size) if dtype.size else 1
             picks = [[(n * dtype.size + k) % len(inner) for k in range(dtype.size)] for n in range(rows + 1)]
         else:
@@ -242,7 +242,7 @@ def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
     if len(columns) <= 3:
         indices = list(product(*(range(len(column)) for column in columns)))
         indices = indices[:: len(indices) // most + 1]
-    else:  # a row of each column's n-th value, and such rows shifted
+    else:  # rows with each column's n-th value, and shifted ones
         rows_of = range(min(100, most))
         indices = [tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in rows_of]
     rows = zip(*indices, strict=True) if columns else ()

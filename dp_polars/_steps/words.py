@@ -1,4 +1,4 @@
-"""Expressions in words, for people who read a statement: `year = 2024` in the place of Polars' own text."""
+"""Describe expressions for readers of a statement: `year = 2024` in place of Polars' own text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPERATORS = {
     "//": "divided, without the rest, by",
     "%": "modulo",
 }
-# What a function says after its first input, and between the others.
+# Words after a function's first input, and between the others.
 _AFTER = {
     "is_in": ("is one of", ", "),
     "is_null": ("is missing", ""),
@@ -43,10 +43,10 @@ _MOST_LISTED = 20
 
 
 def in_words(expr: pl.Expr) -> str:
-    """Return what an expression says. A part that has no words here is there as Polars writes it."""
+    """Describe an expression. Parts without a description are shown as in Polars."""
     try:
         return _said(tree_of(expr))
-    except ComputeError:  # what JSON can't hold
+    except ComputeError:  # JSON can't represent it
         return _plain(expr)
 
 
@@ -95,7 +95,7 @@ def _inner(tree: Any) -> str:  # noqa: ANN401
 
 
 def _in_brackets(tree: Any, said: str) -> str:  # noqa: ANN401
-    """Return a part of an expression in brackets, unless it is a column or a value."""
+    """Put a part of an expression in brackets, unless it is a column or a value."""
     is_plain = isinstance(tree, dict) and {"Column", "Selector", "Literal"} & {*tree}
     return said if is_plain else f"({said})"
 
