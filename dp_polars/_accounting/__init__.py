@@ -1,5 +1,5 @@
-"""What a release costs a person: losses, claims and their costs, guarantees, the budget and its ledger.
+"""The cost of releases: losses, claims and their costs, guarantees, the budget and its ledger.
 
-Begin with `claims.Claim`. Imports `_base` only. What a caller asks comes in as numbers; out goes a frozen claim, with
-the rate that keeps it, or a durable charge. No private row comes here.
+Begin with `claims.Claim`. Imports only `_base`. A caller's numbers come in.
+Out comes a frozen claim with its rate, or a durable charge. No private row comes here.
 """

@@ -1,4 +1,4 @@
-"""The budget: its arguments, what it may still pay for, and what it paid for."""
+"""The budget: its arguments, its charges, and what remains."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from dp_polars._base.calls import called, caller, warn
 from dp_polars._base.files import expanded
 from dp_polars._base.numbers import Number, given, show
 
-# Names of budgets in memory, for as long as the process lives: their objects may be gone.
+# Names of budgets in memory, for the lifetime of the process: the budgets themselves may be gone.
 _taken: set[str] = set()
-# What made budgets without a name or a path, by the text of the cell and the function in it.
+# The code that made budgets without a name or a path, by the text of its cell and its function.
 _runs: dict[tuple[str, str], list[CodeType]] = {}
-# The most that this process knows to be spent of a ledger, by its path and its total.
+# The largest spending of each ledger that this process has seen, by its path and its total.
 _newest: dict[tuple[Path, tuple[object, ...]], Cost] = {}
 
 
 def take_name(name: str | None) -> None:
-    """Give a budget in memory its name; refuse one that a budget in memory had before."""
+    """Name a budget in memory; refuse a name that another one had before."""
     with lock:
         if name in _taken:
             msg = (
@@ -61,14 +61,14 @@ def take_name(name: str | None) -> None:
 
 
 def notice_again() -> None:
-    """Warn where a cell of a notebook makes a budget in memory that it made before: each of them starts full.
+    """Warn if a notebook cell makes a budget in memory again: each one starts full.
 
-    A cell is code that is in no file, but whose text Python has. It runs again where the same text is compiled anew. So
-    a loop, or a function that is called again, may make several.
+    A cell is code without a file, but with text that Python knows. It has run again if the same text is compiled anew.
+    So a loop, or a function that is called again, may make several budgets.
     """
     code = caller()[0].f_code
     text = "".join(linecache.getlines(code.co_filename))
-    if not text or os.path.exists(code.co_filename):  # noqa: PTH110  # False for whatever is no path
+    if not text or os.path.exists(code.co_filename):  # noqa: PTH110  # False for anything that is no path
         return
     with lock:
         runs = _runs.setdefault((text, code.co_qualname), [])
@@ -95,7 +95,7 @@ def total_delta(delta: object) -> Fraction:
 
 
 def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fraction | None:
-    """Return the part of a guarantee's delta that keys may spend; None: not said, or no guarantee of both."""
+    """Return the part of a guarantee's delta for keys. None: it is not given, or there is no such guarantee."""
     if keys_delta is None:
         return None
     if delta is not None and unit == "epsilon":
@@ -113,7 +113,7 @@ def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fra
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return where a ledger lies, in a folder that is there."""
+    """Return the absolute path of a ledger; its folder must exist."""
     given = os.fspath(path)
     if not isinstance(given, str):
         msg = f"path must be a string or a path-like object of strings, got {path!r}."
@@ -246,7 +246,7 @@ class Budget:
         self._account: Sums | Guarantee = Sums(self.unit, self.total, self.delta)
         if self.delta is not None and self.unit == "epsilon":
             self._account = Guarantee.of(self.total, self.delta, for_keys)
-        self._seen = FREE  # what was spent when the ledger was last read
+        self._seen = FREE  # spending when the ledger was last read
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
         head = _head_of(self._account, name)
@@ -287,12 +287,12 @@ class Budget:
 
     @property
     def _guarantee(self) -> Guarantee | None:
-        """The guarantee of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
+        """The guarantee of (epsilon, delta), with the largest rho that fits into all of it. None: another budget."""
         return self._account if isinstance(self._account, Guarantee) else None
 
     @property
     def _total_text(self) -> str:
-        """The arguments that make a budget of this total."""
+        """The arguments of a budget with this total."""
         return str(self._account)
 
     def _has_room(self, claims: Iterable[Claim]) -> bool:
@@ -309,7 +309,7 @@ class Budget:
         return self._in_ledger(lambda _, head: head.charges == 0)
 
     def _as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
-        """Return the loss that the ledger has for a claim; None if it takes none such."""
+        """Return the loss that the ledger would store for a claim. None: it accepts no such claim."""
         if not self._takes(claim):
             return None
         unit, loss, _ = self._account.written(claim)
@@ -417,7 +417,7 @@ class Budget:
         return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
     def _charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
-        """Return all that the ledger holds of charges, read whole at one moment; a ValueError if it is damaged."""
+        """Return all charges in the ledger, read at one moment; a ValueError if it is damaged."""
 
         def read(connection: sqlite3.Connection, head: ledger.Head) -> tuple[ledger.Head, list[ledger.Charge]]:
             ledger.check(connection, head)
@@ -426,16 +426,16 @@ class Budget:
         return self._in_ledger(read)
 
     def _epsilon_of(self, head: ledger.Head, charges: Iterable[ledger.Charge], delta: Fraction) -> EpsilonAt:
-        """Return what the ledger means at a delta, as it was read at one moment."""
+        """Convert the ledger's state at one moment to epsilons at a delta."""
         rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
         return self._account.epsilon_at(delta, _spent(head), rho)
 
     def _cached_answer(self, query: StoredQuery) -> tuple[StoredAnswer, bytes] | None:
-        """Return the newest answer that is cached to a statistic, as bytes, if there is one."""
+        """Return the newest cached answer of a statistic as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, query.text))
 
     def _cache_answers(self, answers: Iterable[tuple[StoredQuery, bytes]]) -> None:
-        """Keep answers to statistics, all or none, once they are paid and drawn; durable when this returns."""
+        """Cache answers, all or none, after they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 
         def write(connection: sqlite3.Connection, _: ledger.Head) -> None:
@@ -448,7 +448,7 @@ class Budget:
         return self._in_ledger(lambda connection, _: ledger.find_rows(connection, about))
 
     def _note_rows(self, about: str, rows: RowsOf) -> RowsOf:
-        """Note which rows a data set stands for, unless that is known; return what is."""
+        """Note the rows of a data set unless they are known; return the known ones."""
         return self._in_ledger(lambda connection, _: ledger.note_rows(connection, about, rows))
 
     def _charge(
@@ -459,25 +459,26 @@ class Budget:
         neighboring_relation: NeighboringRelation,
         unchecked: bool = False,
     ) -> None:
-        """Pay for all `entries` (what is released, its claim) or for none; durable when this returns.
+        """Pay for all `entries` (the release in words, its claim) or for none; durable when this returns.
 
-        `unchecked` says that the table was taken unchecked: see `dp_polars.protect`.
+        `unchecked`: whether the table's preprocessing was unchecked, see `dp_polars.protect`.
 
         Raises
         ------
         BudgetExceededError
             If too little is left.
         TypeError, ValueError
-            If an entry is no claim with a loss above 0, if it spends a delta and the budget has none, if unit or
-            relation are not those of the first charge, or if the ledger is damaged or has another name.
+            If an entry is no claim with a loss above 0, if it spends a delta and the budget has none, if the first
+            charge had another unit or relation, or if the ledger is damaged or has another name.
         OSError
-            If the ledger can't be locked (TimeoutError, where it stays busy), read or written.
+            If the ledger can't be locked (TimeoutError if it stays busy), read or written.
 
         Notes
         -----
-        Nothing is charged where an error is raised, with two exceptions, in which budget may be lost: an OSError that
-        says "the charge may be in" the ledger, because the disk failed at the end, and an interruption (such as
-        KeyboardInterrupt), which may come when all is written. Wherever it comes, the budget can be used at once.
+        If an error is raised, nothing is charged, with two exceptions in which budget may be lost.
+        The first is an OSError that says "the charge may be in" the ledger, because the disk failed at the end.
+        The second is an interruption (such as KeyboardInterrupt), which may come when all is written.
+        The budget can be used at once in any case.
         """
         for what, claim in entries:
             self._check_entry(what, claim, neighboring_relation)
@@ -485,13 +486,13 @@ class Budget:
         def pay() -> None:
             now = time.time_ns() // 1000
             with self._transaction() as (connection, head):
-                account = self._account  # with the order that the ledger has
+                account = self._account  # with the ledger's order
                 if not head.charges:
                     account = account.fixed_by([claim for _, claim in entries])
                 costs = [account.cost(claim) for _, claim in entries]
                 requested = sum_of(costs)
                 for number in requested:
-                    _text(number)  # a number too long to keep is too long for the messages below
+                    _text(number)  # a number too long to store is too long for the messages below
                 first = (head.privacy_unit, head.neighboring_relation)
                 if head.charges and first != (privacy_unit, neighboring_relation):
                     msg = (
@@ -528,11 +529,11 @@ class Budget:
 
     @property
     def _known_spent(self) -> Cost:
-        """The most that this process knows to be spent of the ledger."""
+        """The largest spending of the ledger that this process has seen."""
         return FREE if self._path is None else _newest.get((self._path, self._account.terms), FREE)
 
     def _see(self, spent: Cost) -> None:
-        """Note what is spent, for all budgets of this process that have this ledger."""
+        """Note the spending, for all budgets of this process with this ledger."""
         with lock:
             if not _fallen(spent, self._seen):  # another thread may have charged more
                 self._seen = spent
@@ -582,13 +583,13 @@ class Budget:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._in_ledger(ledger.check)  # it must be there: a new one would have nothing spent
+        self._in_ledger(ledger.check)  # it must exist: a new one would have no spending
 
     def _where(self) -> str:
         return "The budget" if self._path is None else name_of(self._path)
 
     def _make(self, head: ledger.Head) -> None:
-        """Make the ledger where there is none."""
+        """Create the ledger unless it exists."""
         if self._path is None:
             take_name(self._name)
             self._memory = ledger.in_memory(head)
@@ -603,7 +604,7 @@ class Budget:
             ledger.create(self._path, head)
 
     def _in_ledger(self, use: Callable[[sqlite3.Connection, ledger.Head], T]) -> T:
-        """Return what `use` makes of the open ledger and its head; what it writes is committed."""
+        """Call `use` with the open ledger and its head; its writes are committed."""
 
         def transact() -> T:
             with self._transaction() as (connection, head):
@@ -629,7 +630,7 @@ class Budget:
         return ledger.transaction_in_memory(self._memory)
 
     def _head(self, connection: sqlite3.Connection) -> ledger.Head:
-        """Read the head of the ledger; raise unless it is this budget's, and no older than it was."""
+        """Read the head of the ledger; raise if it belongs to another budget, or is older than a known state."""
         head = ledger.read_head(connection)
         account, spent = _account_of(head), _spent(head)
         if not self._account.is_opened_as(account):
@@ -652,7 +653,7 @@ class Budget:
             raise sqlite3.DatabaseError(msg)
         if isinstance(account, Guarantee) and isinstance(self._account, Guarantee):
             account = replace(account, is_said=self._account.is_said or account.is_said)
-        self._name, self._account = head.name, account  # a guarantee has the order that it was made with
+        self._name, self._account = head.name, account  # a guarantee keeps its first order
         self._see(spent)
         return head
 
@@ -689,7 +690,7 @@ def _spent(head: ledger.Head) -> Cost:
 
 
 def _whose(connection: sqlite3.Connection, head: ledger.Head) -> str:
-    """Return what tells a ledger from others: its name, and what it was charged for."""
+    """Identify a ledger in messages: by its name and its charges."""
     name = "without a name" if head.name is None else repr(head.name)
     charges = list(ledger.read_charges(connection, head))
     if not charges:
@@ -703,7 +704,7 @@ def _whose(connection: sqlite3.Connection, head: ledger.Head) -> str:
 
 
 def _fallen(now: Cost, before: Cost) -> tuple[Fraction, Fraction | None] | None:
-    """Return a sum that fell, as it is and was: an older ledger has taken this one's place."""
+    """Return a sum that fell, with its value now and before: an older ledger has replaced this one."""
     sums = zip(now, before, strict=True)
     return next(((one, was) for one, was in sums if one is not None and (was is None or one < was)), None)
 

@@ -1,6 +1,6 @@
-"""The privacy claim: what a release costs one person, and the rate at which it costs no more; what several cost.
+"""The privacy claim: the cost of a release for one person, the rate that it pays for, and the cost of several.
 
-Everything is an exact rational; what is irrational is rounded so that the claim stays true: a rate down, a cost up.
+Everything is an exact rational. Irrational numbers are rounded so that the claim stays true: rates down, costs up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BETTER: dict[costs.MechanismKind, dict[Unit, Mechanism]] = {
     "threshold": {"epsilon": "first_above", "rho": "first_above"},
 }
 
-# The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
+# The racing floats represent rates between these bounds (`_mechanisms/racing.py`).
 _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
 
@@ -59,23 +59,23 @@ _NO_EPSILON = (
     "a discrete Gaussian has no loss in epsilon.\n\n"
     "Hint: keep a budget in rho, or give epsilon= instead of rho=: that draws discrete Laplace noise."
 )
-#: What to write where no loss is said.
+#: The hint for a missing loss.
 SAY_A_LOSS = (
     "Hint: query.scaled_to(epsilon=1, delta=1e-6) shares one guarantee over all outputs of a private frame; or give "
     "each its own, epsilon=…, rho=… or within=…."
 )
-#: Where something needs a loss, and none is said.
+#: The message if a loss is needed and missing.
 NO_LOSS = f"a loss must be said first, got none.\n\n{SAY_A_LOSS}"
 
 
 def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
-    """Return R for scores of the caller's own: the most that one person changes the difference of two of them."""
+    """Return R for scores with the caller's own sensitivity: one person's largest change of a score difference."""
     exact = positive_fraction("sensitivity", sensitivity)
     return exact if flag("monotonic", monotonic) else 2 * exact
 
 
 def check_mechanism(kind: costs.MechanismKind, mechanism: str | None, unit: Unit) -> Mechanism:
-    """Return the mechanism that is requested, if it draws this, or the better one for the unit of the loss."""
+    """Return the requested mechanism, if it makes such draws, or the better one for the unit of the loss."""
     if mechanism is None:
         return _BETTER[kind][unit]
     words = mechanisms_of(kind)
@@ -139,28 +139,27 @@ class Claim:
     score_range: Fraction
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
-    # How many draws share the loss equally, each of them at `rate`: two for a mean, k for the top k in rounds; for a
-    # list of quantiles the levels of its tree, each of which draws once from every row.
+    # The number of draws that share the loss equally, each at `rate`: two for a mean, k for the top k in rounds. For a
+    # list of quantiles, the levels of its tree: each level draws once from every row.
     _draws: int = field(default=1, kw_only=True)
-    # Under "replace_one": R where the row that goes and the one that comes are in one group, as a part of
-    # `score_range`. From 1/2, where one row alone moves a number as far, to 1. For a number with several draws, what
-    # all of them cost together (`docs/proofs/spreads.md`, Theorem 5).
+    # Under "replace_one": R if the old row and the new one are in one group, as a part of `score_range`. It is from
+    # 1/2, if a single row moves a number as far, to 1. For a number with several draws, their joint cost
+    # (`docs/proofs/spreads.md`, Theorem 5).
     _same_group: Fraction = field(default=costs.ALL, kw_only=True)
-    # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
-    # people must meet. None: not known.
+    # The number of public groups, at least as many as a person can fill: under "replace_one" few groups make two people
+    # share some. None: unknown.
     _groups: int | None = field(default=None, kw_only=True)
-    # For a list of quantiles under "replace_one": `same_group` of each of its draws. Empty: 1 of each.
+    # For a list of quantiles under "replace_one": `same_group` of each draw. Empty: 1 for each.
     _levels: tuple[Fraction, ...] = field(default=(), kw_only=True)
-    # Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together cost
-    # most: 1 of anything else.
+    # For a discrete Gaussian: the part of its own largest rho that it costs when all histograms of a cube of tables
+    # together cost most. 1 for anything else.
     _attained: Fraction = field(default=costs.ALL, kw_only=True)
-    # Whether a choice is released with its gap, or the first above a threshold with its own. That changes nothing in
-    # epsilon. In rho it is charged as whatever has the same epsilon.
+    # Whether a choice, or the first above a threshold, is released with its gap. This changes nothing in epsilon. In
+    # rho it is charged like any mechanism with the same epsilon.
     _gap: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
-    # Where no loss is said yet: which part of a guarantee it is to be, with other outputs. Then `loss` only says a
-    # unit, there is no cost, and the rate is 0: whatever were drawn at it would say nothing of the rows. None: `loss`
-    # is the loss.
+    # Set while the loss is undecided: this statistic's weight in the joint guarantee. Then `loss` only has a unit,
+    # there is no cost, and the rate is 0: a draw at it would reveal nothing of the rows. None: `loss` is the loss.
     _loss_weight: Fraction | None = field(default=None, kw_only=True)
     # Whether the mechanism was requested by name. Otherwise the unit of the loss chooses it.
     _is_asked: bool = field(default=False, kw_only=True, compare=False)
@@ -208,12 +207,12 @@ class Claim:
         return costs.scaled_rate(loss.unit, self._charged_as, paid, self._spread(), **self._replaced)
 
     def _rate_in(self, step: Fraction | int) -> Fraction:
-        """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
+        """Return the rate for scores in steps, at most the largest: a lower rate is as private, and still certain."""
         return min(self.rate * step, _LARGEST_RATE)
 
     @property
     def _loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be requested: a gap, or the first above a threshold, in epsilon alone.
+        """The units in which a loss may be requested: a gap, or the first above a threshold, only in epsilon.
 
         Gaussian noise that was requested by name stays in rho.
         """
@@ -222,7 +221,7 @@ class Claim:
         return ("rho",) if self._is_asked and not self._has_epsilon else ("epsilon", "rho")
 
     def _in_unit(self, unit: Unit) -> Claim:
-        """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was requested.
+        """Return a claim with the same number as its loss in a unit, by the better mechanism unless one was requested.
 
         A claim that exists only in the other unit stays as it is.
         """
@@ -242,9 +241,9 @@ class Claim:
         )
 
     def _check_keys(self) -> None:
-        """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there.
+        """Raise unless delta is above 0 for keys, which count each person once, and 0 for all others.
 
-        Keys without a loss may get their delta with it.
+        Keys without a loss may get their delta together with the loss.
         """
         if self._kind != "keys":
             if self.delta != 0:
@@ -264,11 +263,11 @@ class Claim:
 
     @property
     def _needs_delta(self) -> bool:
-        """Whether it is to get a delta together with its loss."""
+        """Whether delta is undecided together with the loss."""
         return self._kind == "keys" and not self.delta
 
     def _check_same_group(self) -> None:
-        """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
+        """Raise unless the proof of `scaled_cost` covers these replacements within one group."""
         is_proved = self.neighboring_relation == "replace_one" and self._kind in ("choice", "number") and not self._gap
         least = costs.HALF if is_proved else costs.ALL
         if self._levels and (len(self._levels) != self._draws or self._kind != "choice"):
@@ -297,19 +296,19 @@ class Claim:
 
     @property
     def _charged_as(self) -> Mechanism:
-        """The mechanism whose cost in rho this release has.
+        """The mechanism by which this release is charged in rho.
 
-        The curves of both choices hold for the choice alone. With its gap, all that is known is the pure loss; what
-        loses most in rho at that is randomized response, as which discrete Laplace noise is charged.
+        The curves of both choices hold without a gap only. With a gap, only the pure loss is known.
+        The worst case in rho for a pure loss is randomized response, which is how discrete Laplace noise is charged.
         """
         return "discrete_laplace" if self._gap else self.mechanism
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
-        """Return what `distance` people together lose, in `unit`: never less than they do.
+        """Return the joint loss of `distance` people in `unit`, never too low.
 
-        At the unit that was requested and one person it is the loss that was requested. A ValueError where a discrete
-        Gaussian is requested its epsilon. Keys spend `delta` in addition: partition selection that is (epsilon,
-        delta)-DP is, in rho, delta-approximately zero-concentrated.
+        In the requested unit and for one person it is the requested loss.
+        Raises a ValueError for a discrete Gaussian's epsilon. Keys spend `delta` in addition.
+        (Epsilon, delta)-DP partition selection is, in rho, delta-approximately zero-concentrated.
         """
         if self._is_open:
             raise ValueError(NO_LOSS)
@@ -320,26 +319,26 @@ class Claim:
         return self._cost_of(unit, self.rate * self.score_range * distance, distance)
 
     def _cost_of(self, unit: Unit, x: Fraction, distance: int | Fraction = 1) -> Fraction:
-        """Return what all draws cost at a rate times range, of which `distance` is a factor."""
+        """Return the cost of all draws at a rate times range, which includes the factor `distance`."""
         unattained = costs.scaled_cost(unit, self._charged_as, x, self._spread(distance), **self._replaced)
         return self._attained * unattained
 
     @property
     def _squares(self) -> Fraction:
-        """The largest sum of squares of all moves that one person makes, as a discrete Gaussian is charged for it."""
+        """The largest sum of squares of one person's moves, as a discrete Gaussian is charged for it."""
         return 2 * self._cost_of("rho", self.score_range)
 
     @property
     def _moves(self) -> list[tuple[Fraction, int | Fraction]]:
-        """How far Gaussians move over the deviation of their noise, and how many do so: they dominate all draws.
+        """Moves of Gaussians over the deviation of their noise, with their number: they dominate all draws.
 
-        `docs/proofs/spreads.md`, Theorem 6. How many need not be whole: the sum of squares alone matters. People count
-        in real parts: all squares are taken to be those of the longest moves, for which noise must be widened most.
+        `docs/proofs/spreads.md`, Theorem 6. Numbers need not be whole: only the sum of squares matters.
+        If people count in part, all squares are attributed to the longest moves, for which noise must be widened most.
         """
         x, spread, times = self.rate * self.score_range, self.contributions, self._draws * self._attained
         if self._same_group < costs.ALL:
             replaced = costs.Replaced(x / 2, x * (self._same_group - costs.HALF), spread, self._groups)
-            if self._draws == 1:  # no group moves further than all that both people may have there
+            if self._draws == 1:  # no group moves further than the joint contribution of both people
                 longest = (replaced.a + replaced.b) * spread.per_group
                 return [(longest, times * replaced.squares(1) / longest**2)]
             times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
@@ -350,9 +349,9 @@ class Claim:
         return {"same_group": self._same_group, "groups": self._groups, "draws": self._draws, "levels": self._levels}
 
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
-        """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.
+        """Return how the rows of a person, or of `distance` people, are assumed to spread over the groups.
 
-        For the first above a threshold under "replace_one", several rows of a group are taken to lie in one
+        For the first above a threshold under "replace_one", several rows of a group are assumed to be in a single group
         (`docs/proofs/first-above.md`, Theorem 3).
         """
         spread = self.contributions
@@ -361,9 +360,9 @@ class Claim:
         return Contributions(spread.total, spread.total) if is_one_way and several else spread
 
     def _delta_of(self, distance: int | Fraction = 1) -> Fraction:
-        """Return the delta of `distance` people together, which comes on top of what they lose: never below the truth.
+        """Return the joint delta of `distance` people, in addition to their loss, never too low.
 
-        `docs/proofs/keys.md`, Theorem 4. Nothing is known of a Gaussian threshold beyond one person: 1.
+        `docs/proofs/keys.md`, Theorem 4. For a Gaussian threshold and more than one person nothing is proved: 1.
         """
         if self.delta == 0 or distance <= 1:
             return self.delta if distance > 0 else Fraction(0)
@@ -388,9 +387,9 @@ def claim_of_choice(
 
 
 def claim_on(terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Claim:
-    """Return the claim of a statistic whose range is not known yet, with one for which every loss has a rate.
+    """Return the claim of a statistic with an unknown range, by a range for which every loss has a rate.
 
-    `HistogramQuery.on` puts the statistic's own range in its place.
+    `HistogramQuery.on` replaces it by the statistic's own range.
     """
     chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
     return Claim(
@@ -402,21 +401,21 @@ def claim_on(terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Clai
 
 
 def claim_for_scores(loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
-    """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
+    """Return the claim of a selection by scores with the caller's own sensitivity and relation."""
     return claim_of_choice(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
 
 def check_rate(rate: Fraction, loss: Loss) -> Fraction:
-    """Return the rate of a draw that a loss pays for, if the racing floats hold it."""
+    """Return the rate that a loss pays for, if the racing floats can represent it."""
     if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
         msg = f"{loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {loss}."
         raise ValueError(msg)
     return rate
 
 
-# The δ at which losses of both units are compared: below one over the number of people, nearly everywhere.
+# The δ for comparing losses in both units: nearly always below one over the number of people.
 _DELTA, _AT_DELTA = Fraction(1, 10**6), "at δ = 10⁻⁶"
-# A budget of the other unit is named where it charges at most this share, both as ε at that δ.
+# Mention a budget in the other unit if it charges at most this part, both as ε at that δ.
 _CHEAPER = 0.9
 
 
@@ -425,15 +424,15 @@ def cost(claims: Sequence[Claim], unit: Unit) -> Fraction:
 
 
 def loss_of(claims: Sequence[Claim]) -> Loss:
-    """Return what outputs cost together: in rho if all are given in rho, or one has no epsilon."""
-    # A discrete Gaussian has a loss in rho only.
+    """Return the joint cost of outputs: in rho if all are given in rho, or one has no epsilon."""
+    # A discrete Gaussian only has a loss in rho.
     is_pure = _is_pure(claims) and {claim.loss.unit for claim in claims} != {"rho"}
     unit: Unit = "epsilon" if is_pure else "rho"
     return Loss(cost(claims, unit), unit)
 
 
 def epsilon_of(claims: Sequence[Claim], delta: Fraction = _DELTA) -> float:
-    """Return what outputs cost together, as an ε at a δ."""
+    """Return the joint cost of outputs as an ε at a δ."""
     return _epsilon_at(loss_of(claims), claims, delta)
 
 
@@ -447,7 +446,7 @@ def _epsilon_at(loss: Loss, claims: Sequence[Claim], delta: Fraction = _DELTA) -
 
 
 def in_words(claims: Sequence[Claim]) -> str:
-    """Return what outputs cost together: in the unit of the query, in the other one, and as (ε, δ)."""
+    """Return the joint cost of outputs: in the unit of the query, in the other one, and as (ε, δ)."""
     loss, gone = loss_of(claims), delta_of(claims)
     meant = [str(_in_other_unit(claims))] if _is_pure(claims) else []
     epsilon = epsilon_of(claims)
@@ -458,7 +457,7 @@ def in_words(claims: Sequence[Claim]) -> str:
 
 
 def notes_of_cost(claims: Sequence[Claim]) -> Iterator[str]:
-    """Yield what should be known of the cost of the whole release."""
+    """Yield notes on the cost of the whole release."""
     yield f"The release costs {in_words(claims)}."
     if not _is_pure(claims):
         return
@@ -472,12 +471,12 @@ def notes_of_cost(claims: Sequence[Claim]) -> Iterator[str]:
 def scaled_claims(
     claims: Sequence[tuple[str, Claim]], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]
 ) -> list[Claim]:
-    """Return the claims of outputs, each with its name, at losses times one factor, so that they cost a sum together.
+    """Scale the losses of outputs (name, claim) by one factor, so that their joint cost is a target.
 
-    `cost_of`: what outputs with such claims cost together, in the unit of the sum. They may share draws.
+    `cost_of`: the joint cost of outputs with such claims, in the unit of the target. They may share draws.
 
-    The factor is the largest one for which the sum is at most `target`; of four significant digits, where a loss has
-    another unit and so no factor may cost that sum exactly.
+    The factor is the largest one with a cost of at most `target`.
+    If a loss has another unit, no factor may reach the target exactly, so it has four significant digits.
     """
     for name, claim in claims:
         if target.unit == "epsilon" and not claim._has_epsilon:
@@ -496,12 +495,12 @@ def scaled_claims(
 
 
 def _factor(claims: Sequence[Claim], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]) -> Fraction:
-    """Return the largest factor of four significant digits at which outputs cost at most a sum."""
+    """Return the largest factor of four significant digits at which the joint cost is at most the target."""
 
     def holds(factor: Fraction) -> bool:
         return cost_of([_times(claim, factor) for claim in claims]) <= target.value
 
-    # What an output costs grows with its loss, whatever the units are.
+    # An output's cost grows with its loss, in any unit.
     power = Fraction(1)
     while holds(10 * power):
         power *= 10
@@ -516,7 +515,7 @@ def _times(claim: Claim, factor: Fraction) -> Claim:
 
 
 def _in_other_unit(claims: Sequence[Claim]) -> Loss:
-    """Return what outputs that all have an epsilon cost together, in the unit that `loss_of` doesn't choose."""
+    """Return the joint cost of outputs that all have an epsilon, in the unit that `loss_of` doesn't choose."""
     unit: Unit = "rho" if loss_of(claims).unit == "epsilon" else "epsilon"
     return Loss(cost(claims, unit), unit)
 

@@ -1,4 +1,4 @@
-"""What each mechanism costs in each unit, and what that means as (epsilon, delta)."""
+"""The cost of each mechanism in each unit, and the corresponding (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dp_polars._base.numbers import ball, float_up, lower, precision, upper
 if TYPE_CHECKING:
     from flint import arb
 
-# Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
+# Irrational rates and costs are rounded to this many significant bits: the error is far below any visible effect.
 BITS = 96
-# Enough for a guess next to the answer; the search after it needs no more than luck.
+# Enough for a guess next to the answer. The search that follows is correct for any guess.
 _SECANTS = 30
 
 HALF, ALL = Fraction(1, 2), Fraction(1)
 
-# One candidate of each group, the first one of an order that reaches a threshold, a number with noise, or the keys that
-# enough people have. Keys spend a delta: they can't be shown without one.
+# One candidate of each group; the first candidate in an order that reaches a threshold; a number with noise; or the
+# keys with enough people. Keys can't be shown without a delta.
 MechanismKind: TypeAlias = Literal["choice", "threshold", "number", "keys"]
 
 
@@ -32,7 +32,7 @@ class Curve:
 
     # The pure loss x of a draw -> its rho, rounded up: at most x and `square`·x², and rho/x grows with x.
     rho: Callable[[Fraction], Fraction]
-    square: Fraction = HALF  # a good one saves time
+    square: Fraction = HALF  # a tight value saves time
     is_convex: bool = True
     # Whether there is a pure loss. Gaussian noise has none: its x is the sensitivity over the standard deviation.
     is_pure: bool = True
@@ -58,11 +58,12 @@ def scaled_cost(
     draws: int = 1,
     levels: tuple[Fraction, ...] = (),
 ) -> Fraction:
-    """Return the cost of all draws of a release whose rate times range is `x`, rounded up where it is irrational.
+    """Return the cost of all draws of a release with rate times range `x`, rounded up if irrational.
 
-    `docs/proofs/spreads.md` proves it: Theorems 1 and 2; where rows are replaced (`same_group`), Theorem 4, and of
-    several numbers that the same rows move, Theorem 5. `groups` is how many there are; None: nobody knows. `levels` has
-    the place of `same_group` and `draws` for the levels of a list of quantiles (`docs/proofs/quantiles.md`, Theorem 2).
+    Proof: `docs/proofs/spreads.md`, Theorems 1 and 2. If rows are replaced (`same_group`): Theorem 4, and Theorem 5 for
+    several numbers that the same rows move. `groups`: the number of groups. None: unknown.
+    `levels` replaces `same_group` and `draws` for the levels of a list of quantiles (`docs/proofs/quantiles.md`,
+    Theorem 2).
     """
     if levels:
         return sum((scaled_cost(unit, mechanism, x, contributions, one) for one in levels), Fraction(0))
@@ -100,7 +101,7 @@ def scaled_rate(
         return loss / cost(ALL)
     if curve is GAUSSIAN_CURVE:
         return _sqrt_down(loss / cost(ALL))
-    # The costs are at most x, and `square`·x², a group: so the answer lies above this, but for a hair of rounding.
+    # A group costs at most x, and at most `square`·x². So the answer is at least this, except for rounding.
     of_one = loss / draws
     low = max(_sqrt_down(of_one / curve.square / contributions.squares), of_one / contributions.total)
     return _invert_down(loss, cost, low)
@@ -108,23 +109,23 @@ def scaled_rate(
 
 @dataclass(frozen=True)
 class Replaced:
-    """A person in the place of another: a group that loses p rows and gets q moves by a·max(p, q) + b·min(p, q)."""
+    """A replaced person: a group that loses p rows and gets q moves by a·max(p, q) + b·min(p, q)."""
 
     a: Fraction
     b: Fraction  # from 0 to `a`
     contributions: Contributions
-    groups: int | None = None  # how many there are; None: nobody knows
+    groups: int | None = None  # the number of groups; None: unknown
 
     @property
     def moved(self) -> Fraction:
-        """The most that all groups move together."""
+        """The largest joint move of all groups."""
         return self._worst(lambda moved: moved)
 
     def squares(self, draws: int) -> Fraction:
-        """Return the most that the squares of what all groups move add up to, on average over the draws.
+        """Return the largest sum of squares of all groups' moves, on average over the draws.
 
-        People count in real parts, of which the squares are limited (`docs/proofs/norms.md`, Theorem 3). One draw moves
-        a group by no more than all that both people may have there.
+        If people count in part, their squares are limited (`docs/proofs/norms.md`, Theorem 3).
+        One draw moves a group by at most the joint contribution of both people there.
         """
         every = 2 * (self.a**2 + self.b**2) * self.contributions.squares
         if draws > 1 or self.groups is None:
@@ -132,7 +133,7 @@ class Replaced:
         return min(every, self.groups * ((self.a + self.b) * self.contributions.per_group) ** 2)
 
     def rho(self, curve: Curve) -> Fraction:
-        """Return the most that all groups lose."""
+        """Return the largest joint loss of all groups."""
         if curve.is_convex:
             return self._worst(curve.rho)
         total, most = self.contributions.total, self.contributions.per_group
@@ -143,12 +144,12 @@ class Replaced:
         return max(sum((n * loss(moved) for moved, n in corner), Fraction(0)) for corner in self.corners())
 
     def corners(self) -> Iterator[list[tuple[Fraction, int]]]:
-        """Yield the ways in which full groups and a rest of both may meet: how far a group moves, how many do so.
+        """Yield the ways in which full groups and the rests of both people may overlap: moves with their numbers.
 
-        All that groups lose is linear in how many full ones meet: the fewest and the most will do.
+        The joint loss is linear in the number of full groups that overlap: the smallest and the largest number suffice.
         """
         m, r, full = self.contributions.per_group, self.contributions.rest, self.contributions.full_groups
-        # Which groups have a rest, and how many full groups of each are left.
+        # The groups with a rest, and the number of full groups of each person that remain.
         ways: list[tuple[list[tuple[int, int]], int, int]] = [([], full, full)]
         if r:
             ways = [([(r, 0), (0, r)], full, full), ([(r, r)], full, full)]
@@ -164,7 +165,7 @@ class Replaced:
 
 
 def _rho_of_parts(curve: Curve, total: Fraction, most: Fraction) -> Fraction:
-    """Return the most that parts up to `most` lose that add up to `total` (`docs/proofs/spreads.md`, Theorem 2)."""
+    """Return the largest loss of parts up to `most` that add up to `total` (`docs/proofs/spreads.md`, Theorem 2)."""
     if not total:
         return total
     full, rest = divmod(total, most)
@@ -175,16 +176,16 @@ def _rho_of_parts(curve: Curve, total: Fraction, most: Fraction) -> Fraction:
 
 
 def gaussian_rho(x: Fraction) -> Fraction:
-    """Return x²/2: of noise of deviation σ and sensitivity xσ (Canonne, Kamath & Steinke 2020, Theorem 14)."""
+    """Return x²/2: for noise of deviation σ and sensitivity xσ (Canonne, Kamath & Steinke 2020, Theorem 14)."""
     return x**2 / 2
 
 
 def pure_rho(x: Fraction) -> Fraction:
-    """Return x·tanh(x/2), rounded up: the rho of whatever is x-DP (`docs/proofs/composition.md`, Theorem 1).
+    """Return x·tanh(x/2), rounded up: the rho of any x-DP mechanism (`docs/proofs/composition.md`, Theorem 1).
 
-    Discrete Laplace noise between two neighbouring integers is randomized response, which has no less. For a choice
-    with its gap, and for the first above a threshold, only the pure loss is known. A key shown by partition selection
-    has this rho δ-approximately (`docs/proofs/keys.md`).
+    Discrete Laplace noise between two neighbouring integers is randomized response, which has exactly this rho.
+    For a choice with its gap, and for the first above a threshold, only the pure loss is known.
+    A key shown by partition selection has this rho δ-approximately (`docs/proofs/keys.md`).
     """
     return _rounded_up(x, lambda exact: exact * -(-exact).expm1() / (1 + (-exact).exp()))
 
@@ -192,14 +193,14 @@ def pure_rho(x: Fraction) -> Fraction:
 def laplace_rho(x: Fraction) -> Fraction:
     """Return x + exp(−x) − 1, rounded up: the tight rho of a Laplace mechanism (Harrison & Manurangsi 2026).
 
-    Permute-and-flip loses no more, and has no bounded range, though Ding et al. 2021 say so:
+    Permute-and-flip loses at most this. Ding et al. 2021 claim that it has a bounded range, but it has none:
     `docs/proofs/permute-and-flip.md`, Theorems 4 and 6.
     """
     return _rounded_up(x, lambda exact: exact + (-exact).expm1())
 
 
 def bounded_range_rho(x: Fraction) -> Fraction:
-    """Return y − 1 − ln y for y = x/(exp(x) − 1), rounded up: the rho of whatever has bounded range x.
+    """Return y − 1 − ln y for y = x/(exp(x) − 1), rounded up: the rho of any mechanism with bounded range x.
 
     Harrison & Manurangsi 2026 (arXiv 2510.25746); never above x²/8: `docs/proofs/exponential.md`, Theorem 3.
     """
@@ -216,7 +217,7 @@ def bounded_range_rho(x: Fraction) -> Fraction:
 
 
 def _rounded_up(x: Fraction, rho: Callable[[arb], arb]) -> Fraction:
-    """Return a result of about x², by enough bits: the leading zeros of a small x are lost twice, or thrice."""
+    """Return a result of about x² with enough bits: a small x loses its leading zeros two or three times."""
     if x == 0:
         return Fraction(0)
     with precision(BITS + 3 * max(0, floor_log2(1 / x)) + 32):
@@ -228,7 +229,7 @@ BOUNDED_RANGE_CURVE = Curve(bounded_range_rho, Fraction(1, 8))
 PURE_CURVE = Curve(pure_rho, is_convex=False)
 GAUSSIAN_CURVE = Curve(gaussian_rho, is_pure=False)
 
-# A word that is no key here is no mechanism. What a choice's race must know besides: `_mechanisms/racing.py`.
+# Words without an entry here are no mechanisms. A choice's race has its own table: `_mechanisms/racing.py`.
 PROOFS: dict[Mechanism, Proof] = {
     "permute_and_flip": Proof(
         "choice",
@@ -264,7 +265,7 @@ PROOFS: dict[Mechanism, Proof] = {
 
 
 def _invert_down(rho: Fraction, cost_of: Callable[[Fraction], Fraction], low: Fraction) -> Fraction:
-    """Return the largest x (to `BITS` bits) whose cost is at most `rho`: a secant's guess from `low`, made certain."""
+    """Return the largest x (to `BITS` bits) that costs at most `rho`: a secant's guess from `low`, then verified."""
     step = _last_bit(low)
 
     def cost(steps: int) -> Fraction:
@@ -273,7 +274,7 @@ def _invert_down(rho: Fraction, cost_of: Callable[[Fraction], Fraction], low: Fr
     before, guess = math.floor(low / step), math.ceil(2 * low / step)
     cost_before, cost_guess = cost(before), cost(guess)
     for _ in range(_SECANTS):
-        # A cost grows, and is nearly convex, so the secants close in on the answer.
+        # Costs grow and are nearly convex, so secants converge.
         if abs(guess - before) <= 1 or cost_guess == cost_before:
             break
         ahead = math.floor((rho - cost_guess) * (guess - before) / (cost_guess - cost_before))
@@ -284,7 +285,7 @@ def _invert_down(rho: Fraction, cost_of: Callable[[Fraction], Fraction], low: Fr
 
 
 def largest(holds: Callable[[int], bool], guess: int) -> int:
-    """Return the largest number for which something holds that holds up to some number, by a search around `guess`."""
+    """Return the largest number up to which a condition holds, by a search around `guess`."""
     low, reach = guess, 1
     while not holds(low):
         low, reach = low - reach, 2 * reach
@@ -303,7 +304,7 @@ def floor_log2(x: Fraction) -> int:
 
 
 def _sqrt_down(x: Fraction) -> Fraction:
-    """Return √x where it is rational, otherwise the nearest below of `BITS` bits."""
+    """Return √x if it is rational, otherwise the nearest number of `BITS` bits below."""
     root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
     if root**2 == x:
         return root
@@ -312,7 +313,7 @@ def _sqrt_down(x: Fraction) -> Fraction:
 
 
 def round_up(x: Fraction) -> Fraction:
-    """Return the nearest above of `BITS` bits, so that ledgers stay short."""
+    """Return the nearest number of `BITS` bits above, so that ledgers stay short."""
     step = _last_bit(x)
     return math.ceil(x / step) * step
 
@@ -327,16 +328,16 @@ def _last_bit(x: Fraction) -> Fraction:
 
 
 _BITS = 128
-# A rho up to this, and its inverse, are held by floats, also squared and multiplied by orders.
+# Floats can represent a rho up to this, its inverse, their squares, and products with orders.
 _LARGEST = Fraction(2**500)
-# An order, less one, that is smaller would be rounded away; it proves next to nothing more.
+# The smallest order, less one: a smaller one would be rounded away, and proves hardly more.
 _SMALLEST_ORDER = 2.0**-50
-# exp of it is 0 in float64.
+# exp of this is 0 in float64.
 _UNDERFLOW = -1000
 
 # Any order α > 1 gives a proof (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Proposition 12 and Corollary 13), so
-# a search needs no certainty. It takes 40 steps, by thirds, between two multiples of the α − 1 that is about the best
-# for Gaussian noise (their logarithms). What has a pure loss, too, may have its best order far above.
+# the search need not be exact. It divides an interval by thirds in 40 steps. The interval lies between two multiples
+# (as logarithms) of the α − 1 that is about best for Gaussian noise. A pure loss may have its best order far above.
 _THIRDS, _FARTHEST = 40, (-2.0, 6.0)
 
 # a > 0 -> a times a bound on the Rényi divergence of order 1 + a.
@@ -344,7 +345,7 @@ LogMoment: TypeAlias = "Callable[[arb], arb]"
 
 
 def zcdp_delta(rho: Fraction, epsilon: Fraction) -> float:
-    """Return a delta that rho-zCDP proves, rounded up: above 0."""
+    """Return a delta above 0 that rho-zCDP proves, rounded up."""
     return renyi_delta(_of_zcdp(rho), rho, epsilon)
 
 
@@ -358,18 +359,18 @@ def _of_zcdp(rho: Fraction) -> LogMoment:
 
 
 def renyi_delta(log_moment: LogMoment, rho: Fraction, epsilon: Fraction) -> float:
-    """Return a delta that divergences of at most rho times their order prove, rounded up: above 0, however small."""
+    """Return a delta, however small but above 0, proved by divergences of at most rho times their order; rounded up."""
     if epsilon <= rho:
         return 1.0
     around = float(min(max((epsilon - rho) / (2 * rho), 1 / _LARGEST), _LARGEST))
     with precision(_BITS):
         log = _least(lambda a: log_moment(a) - a * ball(epsilon) + _log_share(a), around)
-        # Below the smallest float, and without numbers of as many digits as the exponent is large.
+        # Below the smallest float. Exact numbers would need as many digits as the exponent is large.
         return min(1.0, float_above(log.max(ball(_UNDERFLOW)).exp()))
 
 
 def renyi_epsilon(log_moment: LogMoment, rho: Fraction, delta: float) -> float:
-    """Return an epsilon that divergences of at most rho times their order prove, rounded up."""
+    """Return an epsilon proved by divergences of at most rho times their order, rounded up."""
     around = math.sqrt(-math.log(delta) / float(rho))
     with precision(_BITS):
         log = -ball(Fraction(delta)).log()
@@ -382,10 +383,10 @@ def _log_share(a: arb) -> arb:
 
 
 def best_order(epsilon: Fraction, delta: Fraction) -> float:
-    """Return about the order, less one, at which the largest rho proves (epsilon, delta) by `divergence_for`."""
+    """Return about the best order, less one, for the largest rho that proves (epsilon, delta) by `divergence_for`."""
     log = -math.log(float_up(delta))
     share = log / float(min(max(epsilon, 1 / _LARGEST), _LARGEST))
-    # Where delta is large, no order far above its inverse is needed.
+    # For a large delta, no order far above its inverse is needed.
     around = min(max(share + math.sqrt(share * (share + 1)), _SMALLEST_ORDER), 1 / float_up(delta), float(_LARGEST))
     with precision(_BITS):
         most = ball(epsilon)
@@ -395,7 +396,7 @@ def best_order(epsilon: Fraction, delta: Fraction) -> float:
 def divergence_for(epsilon: Fraction, delta: Fraction, order: Fraction) -> Fraction:
     """Return the largest divergence of an order that proves (epsilon, delta), rounded down; it may be below 0.
 
-    At most epsilon: more than that is proved where delta is large.
+    It is limited to epsilon, because a large delta would prove more.
     """
     with precision(_BITS):
         a = ball(order - 1)
@@ -403,7 +404,7 @@ def divergence_for(epsilon: Fraction, delta: Fraction, order: Fraction) -> Fract
 
 
 def epsilon_of_divergence(divergence: Fraction, delta: Fraction, order: Fraction) -> float:
-    """Return an epsilon that a divergence of an order proves at a delta, rounded up."""
+    """Return an epsilon proved by a divergence of an order at a delta, rounded up."""
     with precision(_BITS):
         a = ball(order - 1)
         return max(0.0, float_above(ball(divergence) + (_log_share(a) - ball(delta).log()) / a))
@@ -435,7 +436,7 @@ class EpsilonAt(NamedTuple):
 
 
 def epsilon_at(unit: Unit, loss: Fraction, delta: Fraction, gone: Fraction) -> float:
-    """Return an epsilon that is proved at `delta` for a sum of losses and a sum of deltas, rounded up."""
+    """Return an epsilon proved at `delta` for a sum of losses and a sum of deltas, rounded up."""
     left = delta_left(delta, gone)
     if left is None:
         return math.inf
@@ -444,12 +445,12 @@ def epsilon_at(unit: Unit, loss: Fraction, delta: Fraction, gone: Fraction) -> f
     if unit == "epsilon":
         return pure_epsilon(loss, left)
     below = -float_up(-left)
-    # What a loss proves, a larger one proves, too.
+    # A proof for a larger loss covers a smaller one.
     return zcdp_epsilon(max(loss, 1 / _LARGEST), below) if below > 0 and loss <= _LARGEST else math.inf
 
 
 def pure_epsilon(epsilon: Fraction, delta: Fraction) -> float:
-    """Return the least epsilon that is proved at `delta` for whatever is `epsilon`-DP: δ(t) = (e^ε − e^t)/(1 + e^ε).
+    """Return the smallest epsilon proved at `delta` for any `epsilon`-DP mechanism: δ(t) = (e^ε − e^t)/(1 + e^ε).
 
     `docs/proofs/composition.md`, Theorem 1. Rounded up.
     """
@@ -460,7 +461,7 @@ def pure_epsilon(epsilon: Fraction, delta: Fraction) -> float:
 
 
 def delta_left(delta: Fraction, spent: Fraction) -> Fraction | None:
-    """Return the δ′ with δ = spent + (1 − spent)·δ′ (`docs/proofs/composition.md`, Theorem 3); None: more is spent."""
+    """Return δ′ with δ = spent + (1 − spent)·δ′ (`docs/proofs/composition.md`, Theorem 3). None: more is spent."""
     return None if spent >= 1 or delta < spent else (delta - spent) / (1 - spent)
 
 

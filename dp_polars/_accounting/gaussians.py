@@ -1,6 +1,6 @@
-"""What discrete Gaussians that are drawn together mean in (epsilon, delta), by intervals: `docs/proofs/composition.md`.
+"""(Epsilon, delta) of discrete Gaussians drawn together, by intervals: `docs/proofs/composition.md`.
 
-A move is how far a number moves, over the deviation of its noise; moves come with how many there are of each.
+A move is a number's change over the deviation of its noise. Moves come with their multiplicity.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dp_polars._base.numbers import ball, precision, upper
 Moves: TypeAlias = "Iterable[tuple[Fraction, int | Fraction]]"
 
 _BITS = 160
-_LARGEST = 3  # a move beyond this is left to rho
-# Lattices are looked at one by one until all others are enough with a shift that is this much above the move.
+_LARGEST = 3  # larger moves are left to rho
+# Lattices are tried one by one, until a shift this much above the move is enough for all others.
 _FINE = 1 + Fraction(1, 2000)
 _MOST = 10**8  # Gaussians
 _TAIL = Fraction(27, 2)  # thresholds beyond this number of deviations are left out, also after the shift
-# What is added to a delta for these, and for the factors by which fine lattices differ from a Gaussian.
+# Added to a delta for these thresholds, and for the factors between fine lattices and a Gaussian.
 TAILS = Fraction(1, 10**24)
 
 
 def shift_of(moves: Moves) -> Fraction | None:
-    """Return the shift of the continuous Gaussian that dominates discrete ones, rounded up; None: none is proved."""
+    """Return the shift of a continuous Gaussian that dominates the discrete ones, rounded up. None: none is proved."""
     found = [(move, n) for move, n in moves if move]
     if any(move > _LARGEST for move, _ in found) or sum(n for _, n in found) > _MOST:
         return None
@@ -39,7 +39,7 @@ def shift_of(moves: Moves) -> Fraction | None:
 
 
 def likely_shift(moves: Moves) -> float:
-    """Return about what `shift_of` does, in floats and at once: by the threshold that nearly always needs the most."""
+    """Approximate `shift_of` quickly in floats, by the threshold that nearly always needs the largest shift."""
     squares = 0.0
     for move, n in moves:
         x = float(move)
@@ -51,7 +51,7 @@ def likely_shift(moves: Moves) -> float:
 
 
 def likely_factor(moves: Moves, shift: Fraction) -> Fraction:
-    """Return by about which factor moves may be larger, so that they have this shift by `likely_shift`."""
+    """Return approximately the factor by which moves may grow to reach this shift by `likely_shift`."""
     found, (low, high) = [*moves], (0.0, 1.0)
     while likely_shift((move * Fraction(high), n) for move, n in found) < shift:
         low, high = high, 2 * high
@@ -64,9 +64,9 @@ def likely_factor(moves: Moves, shift: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def widened(move: Fraction) -> Fraction:
-    """Return the least shift of a continuous Gaussian that dominates discrete ones with this move, rounded up.
+    """Return the smallest shift of a continuous Gaussian that dominates discrete ones with this move, rounded up.
 
-    That is over all numbers of steps that the move may stand for: `docs/proofs/composition.md`, Theorem 6.
+    It covers all numbers of steps that may make up the move: `docs/proofs/composition.md`, Theorem 6.
     """
     widest, steps = _FINE * move, 1
     while 2 * move >= steps or _of_fine(move, steps) > widest:  # at most seven: one step nearly always needs the most
@@ -75,21 +75,21 @@ def widened(move: Fraction) -> Fraction:
 
 
 def _of_fine(move: Fraction, steps: int) -> Fraction:
-    """Return a shift that is enough for lattices of this number of steps, or more: above 2 of the move."""
+    """Return a shift that is enough for lattices with this number of steps or more, which is above twice the move."""
     with precision(_BITS):
         return round_up(upper(ball(move) / ball(1 - (2 * move / steps) ** 2).sqrt()))
 
 
 def _widest_threshold(step: Fraction, move: Fraction) -> Fraction:
-    """Return the largest difference of two thresholds, of a lattice with this step in deviations."""
+    """Return the largest difference of two thresholds, for a lattice with this step in deviations."""
     last = math.ceil((_TAIL + move) / step) + 2
     with precision(_BITS):
         half = ball(step**2 / 2)
-        # P(N ≥ k) for k = 0, 1, …, without a factor; what is beyond twice as many is less than 2**-120 of the last one.
+        # P(N ≥ k) for k = 0, 1, …, up to a factor. The tail beyond twice as many is below 2**-120 of the last one.
         masses = [(-half * k * k).exp() for k in range(2 * last - 1, -1, -1)]
         above = list(accumulate(masses))[::-1][: last + 1]
         all_of_it, root = above[0] + above[1], ball(Fraction(2)).sqrt()
-        from flint import arb  # takes a while to import, and few processes need it
+        from flint import arb  # a slow import that few processes need
 
         beyond = arb(0, 2.0**-120)
         points = [root * (2 * one * (1 + beyond) / all_of_it).erfcinv() for one in above[1:]]
@@ -108,7 +108,7 @@ def delta_of(shift: Fraction, epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)
 def largest_shift(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return a shift, by a relative 2**-60 at most, above all that keep (epsilon, delta)."""
+    """Return a shift above all shifts that satisfy (epsilon, delta), by a relative 2**-60 at most."""
     low, high = Fraction(0), Fraction(1)
     while delta_of(high, epsilon) <= delta:
         low, high = high, 2 * high
@@ -119,7 +119,7 @@ def largest_shift(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def epsilon_of(shift: Fraction, delta: Fraction) -> Fraction | None:
-    """Return the least epsilon, to a relative 2**-44, that a shift keeps at a delta; None: none is proved."""
+    """Return the smallest epsilon, to a relative 2**-44, of a shift at a delta. None: none is proved."""
     if delta <= 2 * TAILS:
         return None
     low, high = Fraction(0), Fraction(1, 2**20)

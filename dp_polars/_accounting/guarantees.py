@@ -17,27 +17,27 @@ from dp_polars._base.numbers import as_fraction, float_up, rounded_down, show
 
 Ends: TypeAlias = "tuple[datetime, datetime] | None"
 
-# Significant decimals of the order less one, whose rounding hardly matters next to the best, and of the largest rho.
+# Significant decimals of the order less one, and of the largest rho. Rounding the order hardly matters near the best.
 _DIGITS_OF_ORDER, _DIGITS_OF_RHO = 5, 10
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What (epsilon, delta) all releases together keep."""
+    """The (epsilon, delta) guarantee of all releases together."""
 
     epsilon: Fraction
     delta: Fraction
-    keys_delta: Fraction  # the part of delta that keys may spend, from 0 to `delta`
-    order: Fraction  # α, above 1: that of the divergences that are added up
-    # The largest rho that fits alone, so that divergences add up to at most α·rho. 0: only pure releases fit.
+    keys_delta: Fraction  # the part of delta for keys, from 0 to `delta`
+    order: Fraction  # α, above 1: the order of the divergences that are added up
+    # The largest rho that fits by itself: divergences may add up to α·rho. 0: only pure releases fit.
     rho: Fraction
-    # Whether the part for keys was said. Otherwise the first release fixes it.
+    # Whether the part for keys was given. Otherwise the first release fixes it.
     is_said: bool = field(default=False, compare=False)
     is_closed: bool = False  # whether one release took all of it
 
     @classmethod
     def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Guarantee:
-        """Return a guarantee with the order at which the largest rho fits; a half of delta is for keys unless said."""
+        """Return a guarantee with the order that fits the largest rho; half of delta is for keys by default."""
         for_keys, is_said = delta / 2 if keys_delta is None else keys_delta, keys_delta is not None
         left = costs.delta_left(delta, for_keys)
         if not left:
@@ -48,21 +48,22 @@ class Guarantee:
         return cls(epsilon, delta, for_keys, order, rho, is_said)
 
     def part(self, epsilon: Fraction, delta: Fraction) -> Guarantee:
-        """Return a guarantee of other numbers whose keys have the same share of delta; this one for its own numbers."""
+        """Return a guarantee with other numbers and the same part of delta for keys; itself for its own numbers."""
         if (epsilon, delta) == (self.epsilon, self.delta):
             return self
         return Guarantee.of(epsilon, delta, delta * self.keys_delta / self.delta)
 
     @property
     def without_keys(self) -> Guarantee:
-        """The guarantee if its first release takes all of it and selects no keys: this one where their part is said."""
+        """The guarantee if its first release takes all and selects no keys; itself if the keys' part was given."""
         return self if self.is_said else replace(Guarantee.of(self.epsilon, self.delta, Fraction(0)), is_said=False)
 
     def fixed_by(self, claims: Sequence[Claim]) -> Guarantee:
         """Return the guarantee that its first release fixes.
 
-        A release that does not fit next to keys may fit if nothing is left to them. Gaussian noise may take all of it,
-        by a proof of its own: then nothing else is ever released. `docs/proofs/guarantees.md`, Theorems 1 and 4.
+        A release that does not fit with a part for keys may fit without it.
+        Gaussian noise may take all of the guarantee, by its own proof: then nothing else is ever released.
+        `docs/proofs/guarantees.md`, Theorems 1 and 4.
         """
         only_losses = self.without_keys
         for one in (self, only_losses):
@@ -71,7 +72,7 @@ class Guarantee:
         return replace(only_losses, is_closed=True) if self.is_kept_by(claims) else self
 
     def is_kept_by(self, claims: Sequence[Claim]) -> bool:
-        """Return whether discrete Gaussians keep all of the guarantee if nothing else is ever released."""
+        """Return whether discrete Gaussians satisfy the whole guarantee if nothing else is ever released."""
         if any(claim.mechanism != "discrete_gaussian" for claim in claims):
             return False
         shift = gaussians.shift_of(move for claim in claims for move in claim._moves)
@@ -79,21 +80,21 @@ class Guarantee:
 
     @property
     def delta_of_whole(self) -> Fraction:
-        """The delta that one release may use if it takes all of the guarantee."""
+        """The delta that a release may use if it takes all of the guarantee."""
         return self.delta - self.keys_delta if self.is_said else self.delta
 
     @property
     def divergence(self) -> Fraction:
-        """B: what divergences of the order may add up to."""
+        """B: the limit for the sum of divergences of this order."""
         return self.order * self.rho
 
     @property
     def terms(self) -> tuple[object, ...]:
-        """The guarantee, whatever the order is."""
+        """The guarantee without its order."""
         return "epsilon", self.epsilon, self.delta
 
     def is_opened_as(self, other: Guarantee | Sums) -> bool:
-        """Return whether a budget with these numbers may open a ledger that has the other's."""
+        """Return whether a budget with these numbers may open a ledger with the other's."""
         if not isinstance(other, Guarantee) or self.terms != other.terms:
             return False
         return not self.is_said or self.keys_delta == other.keys_delta
@@ -111,9 +112,9 @@ class Guarantee:
         return claim.loss.unit, claim.loss.value, claim.cost("rho")
 
     def left(self, spent: Cost) -> Cost:
-        """Return what is left after what was spent: the largest epsilon, divergence and delta that still fit."""
+        """Return the largest epsilon, divergence and delta that still fit after some spending."""
         divergence = max(self.divergence - spent.divergence, Fraction(0))
-        # The divergence of whatever is pure is at most its epsilon.
+        # A pure release's divergence is at most its epsilon.
         pure = divergence if spent.loss is None else max(self.epsilon - spent.loss, divergence)
         return Cost(pure, divergence, self.keys_delta - spent.delta)
 
@@ -131,7 +132,7 @@ class Guarantee:
         return BudgetExceededError(requested.loss, left.loss, "epsilon", *deltas, path, charged, *in_rho)
 
     def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:
-        """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole guarantee."""
+        """Return an epsilon at another delta, for the spending (in total `rho`) and for the whole guarantee."""
         proved = [costs.epsilon_at("rho", rho, delta, spent.delta)]
         if self.is_closed:
             proved += [float_up(self.epsilon)] * (delta >= self.delta)
@@ -142,19 +143,19 @@ class Guarantee:
         if left and spent.divergence:
             proved.append(costs.epsilon_of_divergence(spent.divergence, left, self.order))
         total = self._total_at(delta)
-        if spent == FREE:  # one release may still take all of it
+        if spent == FREE:  # a single release may still take all of it
             total = max(total, self.without_keys._total_at(delta), self._whole_at(delta))
         return costs.EpsilonAt(min(proved), total)
 
     def _whole_at(self, delta: Fraction) -> float:
-        """Return an epsilon at another delta of whatever takes all of the guarantee by `is_kept_by`."""
+        """Return an epsilon at another delta for any release that takes all of the guarantee by `is_kept_by`."""
         if delta >= self.delta:
             return float_up(self.epsilon)
         least = gaussians.epsilon_of(gaussians.largest_shift(self.epsilon, self.delta), delta)
         return math.inf if least is None else float_up(least)
 
     def _total_at(self, delta: Fraction) -> float:
-        """Return the epsilon of the proof with another delta in the place of that of the guarantee."""
+        """Return the proof's epsilon with another delta in place of the guarantee's."""
         pure = float_up(self.epsilon)
         if delta >= self.delta:
             return pure
@@ -166,7 +167,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Sums:
-    """One sum of losses in a unit, and one of deltas; `delta` is None where no release may spend any."""
+    """One sum of losses in a unit, and one of deltas; `delta` is None if no release may spend any."""
 
     unit: Unit
     total: Fraction
@@ -177,11 +178,11 @@ class Sums:
         return self.unit, self.total, self.delta
 
     def is_opened_as(self, other: Guarantee | Sums) -> bool:
-        """Return whether a budget with these numbers may open a ledger that has the other's."""
+        """Return whether a budget with these numbers may open a ledger with the other's."""
         return self == other
 
     def fixed_by(self, claims: Sequence[Claim]) -> Sums:  # noqa: ARG002
-        """Return the sums themselves: no release changes what was guaranteed."""
+        """Return the sums themselves: no release changes the guarantee."""
         return self
 
     def __str__(self) -> str:
@@ -214,12 +215,12 @@ class Sums:
 
 
 class Cost(NamedTuple):
-    loss: Fraction | None  # in the unit of the total; None: a guarantee's epsilon of what has none
-    divergence: Fraction  # that of a guarantee's order; 0 for sums
-    delta: Fraction  # what keys spend
+    loss: Fraction | None  # in the unit of the total; None: a guarantee's epsilon, for a release without one
+    divergence: Fraction  # of the guarantee's order; 0 for sums
+    delta: Fraction  # spent on keys
 
     def plus(self, other: Cost) -> Cost:
-        """Return what both cost together: one without an epsilon leaves none to both."""
+        """Return the joint cost: without an epsilon for one, there is none for both."""
         loss = None if self.loss is None or other.loss is None else self.loss + other.loss
         return Cost(loss, self.divergence + other.divergence, self.delta + other.delta)
 
@@ -240,19 +241,19 @@ _WHOLE = 100
 
 
 class UnitTaken(NamedTuple):
-    """In which unit a guarantee was taken."""
+    """The unit that was chosen for a guarantee."""
 
-    guarantee: str | None  # what was guaranteed, for people; None: what the losses say
-    words: str  # the guarantee, the unit, and why it is this one
+    guarantee: str | None  # the guarantee, for people; None: it follows from the losses
+    words: str  # the guarantee, the unit, and the reason for it
     other: Unit  # the other unit
-    # The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.
+    # Each output's `error_95` there, for a mean without `rows` in groups of 1,000. None: unknown.
     errors: tuple[float | None, ...]
 
     def part(self, first: int, number: int) -> UnitTaken:
         return self._replace(errors=self.errors[first : first + number])
 
     def note(self, output: int, *, needs_rows: bool) -> str | None:
-        """Return what the other unit would have cost an output in error; of a mean without `rows`, for 1,000 rows."""
+        """Return an output's error in the other unit; for a mean without `rows`, for 1,000 rows."""
         error = self.errors[output]
         if error is None:
             return None

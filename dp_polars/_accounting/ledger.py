@@ -1,4 +1,4 @@
-"""The file of a budget: its rows, the answers that it keeps, its locks, and what no interruption may part."""
+"""The file of a budget: its rows, cached answers, locks, and operations that no interruption may split."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-# How long an interruption may wait: no signal ends a wait where its handler was set to go on (Polars sets one so).
+# The longest delay of an interruption: no signal ends a wait if its handler continues it (Polars sets such a handler).
 _GLANCE_SECONDS = 0.05
 
 
 class AbandonedError(RuntimeError):
-    """The thread that waited was interrupted: nobody hears of the result."""
+    """The waiting thread was interrupted: nobody receives the result."""
 
 
 class _Call:
-    """A call in another thread: what came out of it, and whether anybody waits for it."""
+    """A call in another thread: its result, and whether anybody waits for it."""
 
     def __init__(self) -> None:
         self.outcome: list[tuple[object, BaseException | None]] = []
@@ -51,9 +51,9 @@ _here = _Here()
 
 
 def uninterrupted(function: Callable[[], T]) -> T:
-    """Return `function()`, or raise its error. Interrupted, the wait ends at once, and the call when it may.
+    """Return `function()`, or raise its error. An interruption ends the wait at once, and the call when it is safe.
 
-    Raises RuntimeError if such a call needs another one, as the finalizer of an object could: it would wait for
+    Raises RuntimeError if such a call needs another one, for example in an object's finalizer: it would wait for
     itself.
     """
     if _here.call is not None:
@@ -61,7 +61,7 @@ def uninterrupted(function: Callable[[], T]) -> T:
         raise RuntimeError(msg)
     call = _Call()
     try:
-        # Not threading.Thread, whose start waits in Python: interrupted there, it could leave the new thread waiting.
+        # Not threading.Thread: its start waits in Python, and an interruption there could leave the new thread waiting.
         _thread.start_new_thread(call.run, (function,))
         while not call.ended.acquire(timeout=_GLANCE_SECONDS):
             pass
@@ -73,12 +73,12 @@ def uninterrupted(function: Callable[[], T]) -> T:
         try:
             raise error
         finally:
-            del error  # whose traceback holds this frame
+            del error  # its traceback refers to this frame
     return result  # type: ignore[return-value]
 
 
 def check_wanted() -> None:
-    """Raise, where this is such a call, if nobody waits for it any longer."""
+    """Raise in such a call if nobody waits for it any longer."""
     if _here.call is not None and _here.call.abandoned:
         raise AbandonedError
 
@@ -91,8 +91,8 @@ except ImportError:  # Windows: there SQLite's own locks belong to a handle, and
 _BUSY_SECONDS = 60
 _PAUSE_SECONDS = 0.002
 
-# Code inside SQLite in this process holds this lock, and so does a fork: a child must not inherit an open ledger,
-# because its SQLite would believe that it holds the file's locks. No thread waits for another process with it.
+# Held by code inside SQLite in this process, and during a fork: a child must not inherit an open ledger, because its
+# SQLite would believe that it owns the file's locks. No thread waits for another process with it.
 lock = threading.RLock()
 
 # The lock files that are open in this process.
@@ -100,7 +100,7 @@ _descriptors: set[int] = set()
 
 
 def _after_fork_in_child() -> None:
-    """Close the lock files: if the parent dies, its child must not go on to hold its locks."""
+    """Close the lock files: if the parent dies, its child must not keep its locks."""
     while _descriptors:
         os.close(_descriptors.pop())
     lock.release()
@@ -114,8 +114,9 @@ if hasattr(os, "register_at_fork"):
 def held(path: Path, deadline: float) -> Iterator[None]:
     """Hold the lock file next to the ledger: no thread and no process has another transaction.
 
-    The lock belongs to a descriptor that is opened here: neither closing the ledger nor another descriptor of the
-    lock drops it, and a crash does. The lock file is never deleted: a waiting process may have it open.
+    The lock belongs to a descriptor that is opened here.
+    Closing the ledger, or another descriptor of the lock, does not drop it, but a crash does.
+    The lock file is never deleted: a waiting process may have it open.
     """
     if fcntl is None:
         yield
@@ -129,11 +130,11 @@ def held(path: Path, deadline: float) -> Iterator[None]:
             while not _has_locked(number, path):
                 pause(path, deadline)
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody removed the file meanwhile
+                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody has removed the file meanwhile
                     yield
                     return
         finally:
-            # Explicitly: a child that was forked a moment ago may have a copy of the descriptor.
+            # Unlock explicitly: a recently forked child may have a copy of the descriptor.
             with suppress(OSError):
                 fcntl.flock(number, fcntl.LOCK_UN)
             with lock:
@@ -183,7 +184,7 @@ def deadline_from_now() -> float:
 
 
 def pause(path: Path, deadline: float) -> None:
-    """Wait a moment; raise once the deadline is over, or if nobody waits for the charge any longer."""
+    """Wait a moment; raise after the deadline, or if nobody waits for the charge any longer."""
     check_wanted()
     if time.monotonic() >= deadline:
         msg = f"{name_of(path)} was busy for {_BUSY_SECONDS} seconds. Nothing was released."
@@ -196,7 +197,7 @@ def name_of(path: Path) -> str:
 
 
 class RowsOf(NamedTuple):
-    """Which rows in memory a data set stands for: their digest, and the key of it. They never leave the ledger."""
+    """The rows in memory of a data set: their digest, and its key. They never leave the ledger."""
 
     key: bytes
     digest: str
@@ -205,14 +206,14 @@ class RowsOf(NamedTuple):
 class StoredQuery(NamedTuple):
     dataset: str  # the name of the data set
     words: str  # the outputs, for people
-    loss: str  # what a release costs one person, for people
-    # The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
+    loss: str  # the cost of a release for one person, for people
+    # The mark of the rows' location: see `Engine.mark`. It is only compared, not used to find rows.
     source: str
-    text: str  # all that decides the law of the answer: two statistics with one text are the same
+    text: str  # determines the law of the answer: statistics with equal text are equal
 
 
 class StoredAnswer(NamedTuple):
-    """An answer that is cached: when it was drawn, in microseconds of UTC, the statistic, and how long it is."""
+    """A cached answer: its time in microseconds of UTC, its statistic, and its length."""
 
     microseconds: int
     query: StoredQuery
@@ -220,7 +221,7 @@ class StoredAnswer(NamedTuple):
 
 
 def digest_of_text(*values: Any) -> str:  # noqa: ANN401
-    """Return a short text of values that no other values have."""
+    """Return a short text that is different for different values."""
     return hashlib.sha256(ascii(values).encode()).hexdigest()
 
 
@@ -235,7 +236,7 @@ def _append(connection: sqlite3.Connection, table: str, values: Iterable[object]
 
 
 def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes] | None:
-    """Return the newest answer to a statistic, if one is cached; raise if it is damaged."""
+    """Return the newest cached answer of a statistic; raise if it is damaged."""
     found = connection.execute(
         "SELECT * FROM answers WHERE key = ? AND text = ? ORDER BY id DESC LIMIT 1", (digest_of_text(text), text)
     ).fetchone()
@@ -249,13 +250,13 @@ def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes
 
 
 def find_rows(connection: sqlite3.Connection, about: str) -> RowsOf | None:
-    """Return which rows a data set stands for, if that is known; raise if it is damaged."""
+    """Return the known rows of a data set; raise if they are damaged."""
     found = connection.execute("SELECT * FROM datasets WHERE about = ? ORDER BY id LIMIT 1", (about,)).fetchone()
     return None if found is None else _checked_rows(*found)
 
 
 def note_rows(connection: sqlite3.Connection, about: str, rows: RowsOf) -> RowsOf:
-    """Note which rows a data set stands for, unless that is known; return what is."""
+    """Note the rows of a data set unless they are known; return the known ones."""
     known = find_rows(connection, about)
     if known is None:
         _append(connection, "datasets", (about, *rows))
@@ -270,7 +271,7 @@ def _checked_rows(number: int, about: str, key: bytes, rows: str, stored: str) -
 
 
 def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
-    """Yield the cached answers in the order in which they came; raise if it is damaged."""
+    """Yield the cached answers in their order; raise if one is damaged."""
     names = "id, microseconds, dataset, query, loss, source, text, key, answer_digest, length(answer), digest"
     for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
         yield _checked(*found)
@@ -290,7 +291,7 @@ def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
-_VERSION = 8  # as SQLite's user_version; no other one is opened
+_VERSION = 8  # SQLite's user_version; no other one is opened
 
 _TABLES = [
     """CREATE TABLE answers (
@@ -312,9 +313,10 @@ _TABLES = [
 class Head(NamedTuple):
     """The `budget` row without its digest; numbers are exact rationals as text.
 
-    The part of delta for keys, the order of divergences and the largest rho are those of a guarantee of (epsilon,
-    delta), and None for others. Its sum of epsilons is None once a release had none. `is_said` is 1 if the part for
-    keys was said, and `is_closed` if one release took the whole guarantee; else they are 0.
+    Only a guarantee of (epsilon, delta) has a part of delta for keys, an order of divergences and a largest rho.
+    They are None for other budgets. Its sum of epsilons is None after a release without epsilon.
+    `is_said` is 1 if the part for keys was given. `is_closed` is 1 if one release took the whole guarantee. Else they
+    are 0.
     """
 
     unit: str
@@ -336,10 +338,11 @@ class Head(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A `charges` row without its number and digest; `unchecked` is 1 where the table was taken unchecked, else 0.
+    """A `charges` row without its number and digest; `unchecked` is 1 for unchecked preprocessing, else 0.
 
-    Sums of losses have all losses in their unit. A guarantee of (epsilon, delta) has each in the unit that it was
-    requested in, with its `rho`; the running total of epsilons is None once a release had none.
+    In sums of losses, all losses are in the budget's unit.
+    In a guarantee of (epsilon, delta), each loss is in its requested unit, with its `rho`.
+    Its running total of epsilons is None after a release without epsilon.
     """
 
     microseconds: int
@@ -364,16 +367,16 @@ def in_memory(head: Head) -> sqlite3.Connection:
 
 @contextmanager
 def transaction_in_memory(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Yield a ledger of this process, and commit; after an error the next one undoes what was written."""
+    """Yield this process's ledger, and commit; after an error, the next transaction undoes the writes."""
     with lock:
-        connection.rollback()  # what the last one left, if it failed
+        connection.rollback()  # the last one's writes, if it failed
         connection.execute("BEGIN")
         yield connection
         _commit(connection, "The budget")
 
 
 def create(path: Path, head: Head) -> None:
-    """Make the ledger under another name and link it: nobody sees half a file, or loses one that is there."""
+    """Make the ledger under another name and link it: nobody sees half a file, or loses an existing one."""
     journal = path.with_name(f"{path.name}-journal")
     if journal.exists() and not path.exists():
         msg = (
@@ -383,7 +386,7 @@ def create(path: Path, head: Head) -> None:
         raise FileExistsError(msg)
     try:
         with held(path, deadline_from_now()), lock:
-            _sweep(path)  # what a crash here left
+            _sweep(path)  # remove remains of a crash
             if os.path.lexists(path):
                 return
             try:
@@ -412,19 +415,19 @@ def create(path: Path, head: Head) -> None:
 
 @contextmanager
 def transaction(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield the ledger, open and all one's own, and commit; on any error undo what was written."""
+    """Yield the ledger, open and locked, and commit; on any error undo the writes."""
     deadline = deadline_from_now()
     with lock:
-        _look(path)  # before locking, which would leave a file next to something that is no ledger
+        _look(path)  # before locking, which would leave a file next to a file that is no ledger
     with held(path, deadline):
         while True:
             with lock:
-                # In this order: closing the file that is looked at drops SQLite's locks in this process.
+                # In this order: closing the inspected file drops SQLite's locks in this process.
                 found = _look(path)
                 _check_names(path, found)
                 connection = _begun(path)
                 if connection is not None:
-                    with closing(connection):  # which undoes what is not committed
+                    with closing(connection):  # closing undoes uncommitted writes
                         yield connection
                         _commit(connection, name_of(path))
                     _check_unmoved(path, found)
@@ -449,7 +452,7 @@ def _look(path: Path) -> os.stat_result:
     with path.open("rb") as file:
         header = file.read(100)
     ours = header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION.to_bytes(4, "big")
-    # Bytes 18 and 19 are 1 with a rollback journal: all that is committed is then in this one file.
+    # Bytes 18 and 19 are 1 with a rollback journal: then this one file has all that is committed.
     version = int.from_bytes(header[60:64], "big")
     if not ours or header[18:20] != b"\1\1" or version != _VERSION:
         msg = (
@@ -464,7 +467,7 @@ def _look(path: Path) -> os.stat_result:
 
 
 def _check_names(path: Path, found: os.stat_result) -> None:
-    """Raise if the ledger may be reached by another path, where nobody would find this path's journal and lock."""
+    """Raise if another path leads to the ledger: nobody would find this path's journal and lock there."""
     why = (
         "SQLite's journal and the lock are named after the path, so a crash while the other is used would undo "
         "charges.\n\nHint:"
@@ -485,8 +488,8 @@ def _check_names(path: Path, found: os.stat_result) -> None:
 
 
 def _mount(path: Path) -> str | None:
-    """Return the number of the mount that `path` is in, if Linux says it."""
-    number = os.open(path, os.O_PATH | os.O_CLOEXEC)  # a descriptor whose closing drops no lock
+    """Return the number of the mount that contains `path`, if Linux reports it."""
+    number = os.open(path, os.O_PATH | os.O_CLOEXEC)  # closing such a descriptor drops no lock
     try:
         with open(f"/proc/self/fdinfo/{number}") as lines:  # noqa: PTH123
             return next((line for line in lines if line.startswith("mnt_id:")), None)
@@ -497,7 +500,7 @@ def _mount(path: Path) -> str | None:
 
 
 def _check_unmoved(path: Path, found: os.stat_result) -> None:
-    """Raise unless the file that was changed is the one at `path`."""
+    """Raise unless the changed file is still at `path`."""
     with suppress(OSError):
         if os.path.samestat(found, path.lstat()):
             return
@@ -509,7 +512,7 @@ def _check_unmoved(path: Path, found: os.stat_result) -> None:
 
 
 def _begun(path: Path) -> sqlite3.Connection | None:
-    """Return the ledger with all of SQLite's locks, so that a commit needs none; None if another program has one."""
+    """Return the ledger with all of SQLite's locks, so that a commit needs none. None: another program has one."""
     try:
         return _connect(_uri(path, "rw"), "BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
@@ -523,7 +526,7 @@ def _commit(connection: sqlite3.Connection, where: str) -> None:
     check_wanted()
     try:
         connection.execute("COMMIT")
-    except sqlite3.Error as error:  # after its journal is gone, say, where the folder can't be synced
+    except sqlite3.Error as error:  # after the journal is gone, for example if the folder can't be synced
         msg = (
             f"{where} could not be read or written: {error}. Nothing was released, but the charge may be in it.\n\n"
             "Hint: see the log of the budget."
@@ -532,7 +535,7 @@ def _commit(connection: sqlite3.Connection, where: str) -> None:
 
 
 def check(connection: sqlite3.Connection, head: Head) -> None:
-    """Read the whole ledger, and raise if any of it is damaged."""
+    """Read the whole ledger, and raise if any part is damaged."""
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise sqlite3.DatabaseError(problem)
@@ -553,9 +556,9 @@ def read_head(connection: sqlite3.Connection) -> Head:
 
 
 def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]:
-    """Yield every charge; raise unless they are all there, each as it was written."""
+    """Yield every charge; raise unless all are there, each as it was written."""
     number, digest = 0, ""
-    # The cursor has no name: one that an error's traceback held would keep the file locked.
+    # The cursor has no name: otherwise an error's traceback would keep it, and lock the file.
     for number, (stored_number, *values, stored_digest) in enumerate(
         connection.execute("SELECT * FROM charges ORDER BY id"), 1
     ):
@@ -570,7 +573,7 @@ def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]
 
 
 def write_charges(connection: sqlite3.Connection, head: Head, charges: Iterable[Charge]) -> None:
-    """Append `charges`, and set `head` to what it says, with the new sum."""
+    """Append `charges`, and set `head`, which has the new sum."""
     for charge in charges:
         number = head.charges + 1
         digest = digest_of_text(head.last_digest, number, *charge)
@@ -587,10 +590,10 @@ def write_charges(connection: sqlite3.Connection, head: Head, charges: Iterable[
 
 @contextmanager
 def clear_errors(where: str) -> Iterator[None]:
-    """Turn SQLite's errors into an OSError where the disk failed, a ValueError where the file is damaged."""
+    """Turn SQLite's errors into an OSError if the disk failed, or a ValueError if the file is damaged."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a damaged text is no UTF-8
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second one for damaged text
         problem = str(error)
         words = ("full", "I/O", "readonly", "unable to open", "locked")
         if isinstance(error, sqlite3.OperationalError) and any(word in problem for word in words):
@@ -606,8 +609,8 @@ def clear_errors(where: str) -> Iterator[None]:
 def _connect(database: str, *statements: str) -> sqlite3.Connection:
     connection = sqlite3.connect(database, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        # A charge lasts once its rollback journal is gone from the folder. FULL leaves the folder unsynced:
-        # after a power cut the journal could be back and undo the charge. EXTRA syncs it.
+        # A charge is durable once its rollback journal is gone from the folder. FULL leaves the folder unsynced: after
+        # a power cut the journal could come back and undo the charge. EXTRA syncs it.
         for statement in ("PRAGMA synchronous = EXTRA", "PRAGMA fullfsync = ON", *statements):
             connection.execute(statement)
     except BaseException:

@@ -36,11 +36,9 @@ Mechanism: TypeAlias = Literal[
 ]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 
-# What an output's bound is where it is left out, and what it may be.
-
 # Limit for both units: a larger loss protects nobody. A rho of 20 corresponds to an even larger epsilon.
 LARGEST = 20
-# From here on a delta protects nobody either: of a thousand people, one may be shown.
+# A larger delta protects nobody either: it may show one person of a thousand.
 LARGEST_DELTA = Fraction(1, 1000)
 
 _UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -76,10 +74,10 @@ class Loss:
 
 @dataclass(frozen=True)
 class Within:
-    """How wrong an answer may be, with probability 0.95, in the place of a loss: in the unit of its `error_95`."""
+    """An accuracy in place of a loss: the error's limit with probability 0.95, in the unit of `error_95`."""
 
     value: Fraction  # exact, at least 0
-    rows: int | None = None  # in groups of at least this many rows that count; None: in every group
+    rows: int | None = None  # for groups with at least this many contributing rows; None: for every group
     unreached: str | None = None  # why no loss was found for a plain frame; None: one was found
 
     def __post_init__(self) -> None:
@@ -96,7 +94,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Contributions:
-    """How one person's rows may spread: `total` in all, at most `per_group` of them in one group."""
+    """The spread of one person's rows: `total` in all, at most `per_group` of them in one group."""
 
     total: int
     per_group: int
@@ -122,7 +120,7 @@ class Contributions:
         return self.full_groups * self.per_group**2 + self.rest**2
 
 
-# For a person whose contribution the caller's sensitivity describes.
+# For a person with a contribution that the caller's sensitivity describes.
 ONE_RELEASE = Contributions(1, 1)
 
 
@@ -131,7 +129,7 @@ def check_unit(unit: str) -> Unit:
 
 
 def check_delta(delta: object, name: str = "delta") -> Fraction:
-    """Return a delta from 0 to below 1, exactly; a float as `as_loss` has it."""
+    """Return a delta from 0 to below 1, exactly; a float is read as in `as_loss`."""
     exact = as_loss(name, delta)
     if not 0 <= exact < 1:
         msg = f"{name} must be at least 0 and below 1, got {delta!r}."
@@ -149,14 +147,14 @@ def in_words(limits: Mapping[str, int | None]) -> str:
 
 @dataclass(frozen=True)
 class Terms:
-    loss: Loss  # what one person may lose in all
-    # How many rows one person has. An expression can't know the groups, so all of them may lie in one.
+    loss: Loss  # the most that one person may lose in total
+    # The number of rows of one person. An expression doesn't know the groups, so all rows may be in one.
     contributions: Contributions
-    mechanism: str | None = None  # the word that was given; None: the unit of the loss chooses
-    # How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
+    mechanism: str | None = None  # the requested name; None: the unit of the loss chooses
+    # The requested accuracy: then the loss follows, and `loss` only has its unit. None: the loss was given.
     within: Within | None = None
-    # Which part of a guarantee the output takes, with others: then `loss` only says a unit in which it may be. None:
-    # the loss was given, or follows from `within`.
+    # The output's weight in the joint guarantee: then `loss` only has a possible unit. None: the loss was given, or
+    # follows from `within`.
     loss_weight: Fraction | None = None
 
     @classmethod
@@ -171,7 +169,7 @@ class Terms:
         rows: int | None = None,
         loss_weight: Number | None = None,
     ) -> Terms:
-        """Return the terms of these arguments, of which at most one says the loss, or how wrong the answer may be."""
+        """Return the terms of these arguments; at most one of them may set the loss or the accuracy."""
         given_ones = {"within": within, "epsilon": epsilon, "rho": rho, "loss_weight": loss_weight}
         named = [name for name, value in given_ones.items() if value is not None]
         if len(named) > 1:
@@ -214,7 +212,7 @@ class Terms:
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
 _LONGEST = 4_000
-# Characters of a ratio, and digits of a decimal, that people still read.
+# Characters of a ratio, and digits of a decimal, that people can still read.
 _SHORT = 20
 
 
@@ -353,24 +351,24 @@ def stored(value: Fraction) -> str:
 
 
 def exact(value: Fraction) -> str:
-    """Return an exact rational for people: a decimal if it is a short one, else a ratio if that is short."""
+    """Return an exact rational for people: a decimal if it is short, else a ratio if that is short."""
     short = str(value) if len(str(value)) <= _SHORT else f"about {show(value)}"
     return _as_decimal(value) or short
 
 
 def argument(value: Fraction) -> str:
-    """Return a number as it may be given for a loss, a delta or a total: a float only if it stays what it is."""
+    """Return a number as an argument for a loss, a delta or a total: a float only if nothing is lost."""
     text = repr(value)
     return exact(value) if value == rounded_down(value, DIGITS) or len(text) > 2 * _SHORT else text
 
 
 def in_decimals(value: Fraction, *, up: bool) -> str:
-    """Return a decimal for people: the exact one if that is short, else one of six digits above it, or below."""
+    """Return a decimal for people: the exact one if it is short, else one of six digits, rounded up or down."""
     return _as_decimal(value) or show(value if up else rounded_down(value, 6), up=up)
 
 
 def _as_decimal(value: Fraction) -> str | None:
-    """Return the decimal that a rational is, if it has at most 20 places, or 20 significant digits."""
+    """Return the decimal equal to a rational, if it has at most 20 places, or 20 significant digits."""
     if 10**_SHORT % value.denominator == 0:
         whole, places = divmod(abs(value.numerator) * (10**_SHORT // value.denominator), 10**_SHORT)
         return "-" * (value < 0) + f"{whole}.{places:0{_SHORT}}".rstrip("0").rstrip(".")

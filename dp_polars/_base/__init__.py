@@ -1,4 +1,4 @@
-"""What everything rests on: numbers and rigorous intervals, types of columns, random bits, and what a process sets.
+"""The foundation: numbers and rigorous intervals, column types, random bits, and settings of the process.
 
-Imports nothing of this package. Everything else may import it. Private rows come here only as arrays of numbers.
+Imports nothing of this package, and everything else may import it. Private rows only come here as arrays of numbers.
 """

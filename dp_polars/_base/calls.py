@@ -1,4 +1,4 @@
-"""Who calls this package: warnings at the caller's line, tracebacks and messages of bad calls."""
+"""Calls of this package: warnings at the caller's line, tracebacks, and messages for bad calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def caller() -> tuple[FrameType, int]:
-    """Return the frame that called this package, however deep in it we are, and how deep that is."""
+    """Return the frame that called this package, and its depth in the stack, from any depth within the package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame):
         frame, level = frame.f_back, level + 1
@@ -24,12 +24,12 @@ def caller() -> tuple[FrameType, int]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called this package: Python's filters then know that line."""
+    """Warn at the line that called this package, so that Python's filters match that line."""
     warnings.warn(message, category, stacklevel=caller()[1])
 
 
 def called(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a function say how it is called, where its arguments do not fit: Python names inner classes then.
+    """Report bad calls with the public signature: Python would name inner classes.
 
     The traceback of another error shows the function and the line that raised, and no other frame of this package.
     Python's development mode (`python -X dev`) shows all.
@@ -41,7 +41,7 @@ def called(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         except Exception as error:
             inside = None if error.__traceback__ is None else error.__traceback__.tb_next
-            if inside is not None or not isinstance(error, TypeError):  # not of this call, but of what the function did
+            if inside is not None or not isinstance(error, TypeError):  # the function raised it, not this call
                 if not sys.flags.dev_mode:
                     error.__traceback__ = _ends_of(inside)
                 raise
@@ -51,7 +51,7 @@ def called(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _ends_of(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback of which this package has the first frame and the last one."""
+    """Return a traceback with only the first and the last frame of this package."""
     frames = []
     while trace is not None:
         frames.append(trace)
@@ -72,7 +72,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def all_called(cls: Class) -> Class:
-    """Let all public methods of a class be `called`."""
+    """Apply `called` to all public methods of a class."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, called(method))
@@ -80,20 +80,20 @@ def all_called(cls: Class) -> Class:
 
 
 def like(name: str, known: Iterable[str]) -> str | None:
-    """Return which known name a misspelt one may stand for."""
+    """Return the known name that is closest to a misspelt one."""
     return next(iter(get_close_matches(name, sorted(known), 1)), None)
 
 
 class Suggesting:
-    """Says what to write instead of a name that there is not, such as one of Polars. No attribute is made here.
+    """Suggests what to write for a missing attribute, such as one of Polars. No attribute is created.
 
-    A terminal says which name may have been meant, but names no method for `.max`. Notebooks say neither. So the hint
-    is in the message, and without `obj` the terminal doesn't repeat it.
+    Python's own suggestion appears in terminals only, and finds no method for `.max`.
+    So the hint is in the message, and without `obj` a terminal doesn't repeat it.
     """
 
-    _who = ""  # how users write it, if its class has another name
+    _who = ""  # its name for users, if its class has another one
 
-    if not TYPE_CHECKING:  # so that a type checker knows the attributes that there are
+    if not TYPE_CHECKING:  # so that type checkers only know the existing attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = None if name.startswith("_") else self._instead_of(name)
@@ -101,7 +101,7 @@ class Suggesting:
             raise AttributeError(msg + (f".\n\nHint: {hint}" if hint else ""), name=name, obj=None if hint else self)
 
     def _instead_of(self, name: str) -> str | None:
-        """Return what to write instead of an attribute that there is not."""
+        """Return a hint for a missing attribute."""
         meant = like(name, (known for known in dir(type(self)) if not known.startswith("_")))
         return None if meant is None else f"did you mean {meant}?"
 
@@ -132,7 +132,7 @@ def _takes_all(signature: inspect.Signature) -> bool:
 
 
 def _way(parameter: inspect.Parameter, is_meant: bool) -> str:
-    """Return how an argument is given; nothing for one that is seldom given, but if it is meant."""
+    """Return how an argument is passed; nothing for a rare one, unless it is meant."""
     if parameter.name == "self":
         return ""
     if parameter.kind is parameter.VAR_POSITIONAL:

@@ -1,4 +1,4 @@
-"""What types of columns mean: values, privacy units of several columns, and copies of public values."""
+"""Column types: their values, privacy units of several columns, and copies of public values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dp_polars._base.numbers import difference, given, kind
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-# Columns of one family can be compared with each other.
+# Columns of one family can be compared.
 Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
 
-# Integers of any width, float64, or, where neither holds all exactly, objects: Python integers and Fractions.
+# Integers of any width, or float64; if neither is exact for all values, objects: Python integers and Fractions.
 Exact: TypeAlias = "NDArray[Any]"
 
 FromArrow = TypeVar("FromArrow", pl.Series, pl.DataFrame)
@@ -34,7 +34,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def family(dtype: pl.DataType) -> Family | None:
-    """Return the family of a type; None where no candidates can be compared with it."""
+    """Return the family of a type. None: no candidates can be compared with it."""
     if dtype.is_numeric():
         return "number"
     if isinstance(dtype, (pl.String, pl.Categorical, pl.Enum)):
@@ -46,16 +46,16 @@ def family(dtype: pl.DataType) -> Family | None:
 
 
 def released(dtype: pl.DataType) -> pl.DataType:
-    """Return the type in which values of such a column are released: that of the column, but text for a Categorical.
+    """Return the type in which a column's values are released: its own, but text for a Categorical.
 
-    A category's number is that of its first appearance in any row, and the list of all categories comes along with
-    each of them: both would tell what the private rows hold.
+    Categories are numbered by first appearance in any row, and each comes with the list of all categories.
+    Both would reveal private rows.
     """
     return pl.String() if isinstance(dtype, pl.Categorical) else dtype
 
 
 def tick(dtype: pl.DataType) -> Fraction | None:
-    """Return the size of a physical unit of an integer-like type, in 1 or in nanoseconds; None for all others."""
+    """Return the size of an integer-like type's physical unit, in 1 or in nanoseconds. None: another type."""
     if isinstance(dtype, pl.Decimal):
         return Fraction(1, 10**dtype.scale)
     if isinstance(dtype, (pl.Datetime, pl.Duration)):
@@ -72,9 +72,10 @@ def has_value(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def integers(values: pl.Series) -> NDArray[np.integer]:
-    """Return the physical integers of an integer-like column; 0 for a null.
+    """Return the physical integers of an integer-like column; null becomes 0.
 
-    128-bit types (Decimal is one) come as int64, values beyond it as its nearest end: candidates lie strictly inside.
+    128-bit types (such as Decimal) become int64, and values beyond become its nearest end: candidates are strictly
+    inside.
     """
     if not values.dtype.is_integer():
         values = values.to_physical()
@@ -91,13 +92,13 @@ def is_wide(dtype: pl.DataType) -> bool:
 
 
 def are_within_64_bits(values: pl.Series) -> NDArray[np.bool_]:
-    """Return whether `integers` tells each of these values of a wide type from every other one that it can hold."""
+    """Return whether `integers` keeps these values of a wide type distinct from all others."""
     physical = integers(values)
     return (physical > _INT64.min) & (physical < _INT64.max)
 
 
 def exact_values(values: pl.Series) -> Exact:
-    """Return the physical values of a numeric column, all exactly; for a null 0, or NaN among floats."""
+    """Return the exact physical values of a numeric column; null becomes 0, or NaN among floats."""
     if values.dtype.is_float():
         return floats(values)
     if not is_wide(values.dtype):
@@ -124,7 +125,7 @@ def from_numpy_dtype(dtype: np.dtype[np.generic]) -> pl.DataType:
 
 
 def of_arrow(name: str, values: object, as_polars: Callable[[Any], FromArrow]) -> FromArrow:
-    """Return Arrow's array or table as a Series or a DataFrame; a TypeError where it has a type that Polars lacks."""
+    """Return an Arrow array or table as a Series or a DataFrame; a TypeError if Polars lacks a type."""
     with suppress(Exception, pl.exceptions.PanicException):
         return as_polars(values)
     found = getattr(values, "schema", getattr(values, "type", kind(values)))
@@ -133,9 +134,9 @@ def of_arrow(name: str, values: object, as_polars: Callable[[Any], FromArrow]) -
 
 
 def frame_of_arrow(values: Any) -> pl.DataFrame:  # noqa: ANN401  # pyarrow is optional
-    """Return a table as Polars has it, but with the names that it has: Polars renames a column without one."""
+    """Return a table as a Polars frame with its own names: Polars would rename a column without a name."""
     frame = pl.DataFrame(values)
-    names: Any = getattr(getattr(values, "schema", None), "names", None)  # of Arrow's tables
+    names: Any = getattr(getattr(values, "schema", None), "names", None)  # for Arrow's tables
     names = getattr(values, "columns", ()) if names is None else names
     if len(names) == frame.width:
         frame.columns = [one if one == "" else name for one, name in zip(names, frame.columns, strict=True)]
@@ -143,12 +144,12 @@ def frame_of_arrow(values: Any) -> pl.DataFrame:  # noqa: ANN401  # pyarrow is o
 
 
 def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] | None]:
-    """Return integers and floats of any shape, none of them rounded, and which of them are there.
+    """Return integers and floats of any shape, without rounding, and which values exist.
 
-    NumPy's own guess of a type turns integers into floats where signs, floats or nulls are mixed in, and rounds them.
+    NumPy's own choice of a type turns integers among signs, floats or nulls into floats, and rounds them.
 
     `array`: integers, float64, or objects: see `Exact`.
-    `offered`: false where a value is null or masked, or, among objects, NaN or infinite. None: everywhere True.
+    `offered`: false for null or masked values, and among objects for NaN and infinity. None: true everywhere.
     """
     if isinstance(values, (list, tuple)):
         return _of_list(name, values)
@@ -159,7 +160,7 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
         return array.T, None if offered is None else offered.T
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return _of_series(name, values if isinstance(values, pl.Series) else of_arrow(name, values, pl.Series))
-    # NumPy would turn integers with nulls into floats, in an Index of pandas and in a Series before pandas 3.
+    # NumPy would turn integers with nulls into floats, for an Index of pandas and for a Series before pandas 3.
     of_pandas = getattr(values, "array", values)
     if hasattr(of_pandas, "__arrow_array__"):
         import pyarrow as pa
@@ -216,7 +217,7 @@ def _stacked(
 
 
 def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
-    """Return Python numbers as floats where these are exact, otherwise as integers and Fractions."""
+    """Return Python numbers as floats if these are exact, otherwise as integers and Fractions."""
     flat = values.ravel()
     finite = np.array([not isinstance(value, float) or math.isfinite(value) for value in flat], bool)
     exact = [Fraction(value) if isinstance(value, float) else value for value in np.where(finite, flat, 0)]
@@ -230,7 +231,7 @@ def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
 
 
 def float_of(value: Fraction | int) -> float:
-    """Return the nearest float; infinite beyond all floats."""
+    """Return the nearest float, or infinity for numbers beyond all floats."""
     try:
         return float(value)
     except OverflowError:
@@ -238,11 +239,11 @@ def float_of(value: Fraction | int) -> float:
 
 
 def gaps_between(high: Exact, low: Exact) -> Exact:
-    """Return high − low where it is not negative: exactly for integers, rounded once for floats and objects."""
+    """Return high − low, which must not be negative: exact for integers, rounded once for floats and objects."""
     if high.dtype.kind == "O":
         return np.array([float_of(Fraction(a) - Fraction(b)) for a, b in np.broadcast(high, low)], np.float64)
     if high.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # an infinite gap is a far one
+        with np.errstate(over="ignore"):  # an infinite gap is simply a large one
             return high - low
     return difference(high, low)
 
@@ -251,12 +252,12 @@ def _no_number(name: str, found: str) -> TypeError:
     return TypeError(f"{name} must be integers or floats of at most 64 bits, got {found}.")
 
 
-#: Names of columns, sorted, each once.
+#: Sorted, distinct column names.
 PrivacyUnit: TypeAlias = tuple[str, ...]
 
 
 def privacy_unit_of(names: object) -> PrivacyUnit | None:
-    """Return what `protect` is given as the privacy unit, checked: None, a name or a list of names, in any order."""
+    """Check the privacy unit given to `protect`: None, a name or a list of names, in any order."""
     if names is None:
         return None
     unit = (names,) if isinstance(names, str) else names
@@ -273,10 +274,10 @@ def privacy_unit_of(names: object) -> PrivacyUnit | None:
 
 
 def text_of(unit: PrivacyUnit | None) -> str | None:
-    """Return a privacy unit as a ledger holds it, no two alike: the name of one column, or several as JSON."""
+    """Return a privacy unit as unique text for a ledger: the name of one column, or several names as JSON."""
     if unit is None:
         return None
-    is_name = len(unit) == 1 and not unit[0].startswith("[")  # such a name could be what several are written as
+    is_name = len(unit) == 1 and not unit[0].startswith("[")  # such a name could equal the JSON of several names
     return unit[0] if is_name else json.dumps(unit, ensure_ascii=False)
 
 
@@ -287,15 +288,16 @@ def unit_of_text(text: str | None) -> PrivacyUnit | None:
 
 
 def shown(unit: PrivacyUnit) -> str:
-    """Return a privacy unit as a user writes it in `protect`."""
+    """Return a privacy unit as users write it in `protect`."""
     return repr(unit[0] if len(unit) == 1 else list(unit))
 
 
 def unshared(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a copy in memory that nothing else refers to.
+    """Return a copy in memory to which nothing else refers.
 
-    A frame can be changed in place, and a NumPy array that it was made of written into. A value that is repeated after
-    the check would multiply the rows of a person. Polars' own copies, `gather` too, still share the bytes of texts.
+    A frame can be changed in place, and so can a NumPy array behind it.
+    A value repeated after the check would multiply a person's rows.
+    Polars' own copies, even from `gather`, share the bytes of texts.
     """
     if pl.Object in frame.dtypes:
         msg = "a public frame must have columns of Polars' types, got one of type Object."
@@ -304,24 +306,24 @@ def unshared(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def without_flags(frame: FrameT) -> FrameT:
-    """Return the frame without sorted flags: Polars believes them, and a false one lets a row decide over others.
+    """Remove sorted flags: Polars relies on them, and with a false one a row would affect other rows.
 
-    A column that was the field of a struct has none. Nothing is copied. Filters of later steps stay above this one, so
-    that Polars evaluates none of them on a flagged column.
+    A field of a struct has no flag. Nothing is copied.
+    Filters of later transformations stay above this one, so Polars runs none of them on a flagged column.
     """
     dtypes = enumerate(frame.collect_schema().items())
     cleared = [
         pl.struct(_at(place, name).alias("column")).struct.field("column").alias(name)
         for place, (name, dtype) in dtypes
-        if dtype != pl.Object  # has no order, and no struct holds it
+        if dtype != pl.Object  # it has no order, and no struct can contain it
     ]
     return frame.with_columns(cleared)
 
 
 def _at(place: int, name: str) -> pl.Expr:
-    """Return a column by its name, or by its place where Polars would read the name as a pattern.
+    """Return a column by its name, or by its place if Polars would read the name as a pattern.
 
-    POLARS_AUTO_STRUCTIFY makes a struct of a column by its place.
+    By place alone is no option: POLARS_AUTO_STRUCTIFY makes a struct of such a column.
     """
     return pl.nth(place) if name == "*" or name.startswith("^") else pl.col(name)
 
@@ -357,7 +359,7 @@ def must_have(name: str, columns: Iterable[str], what: str = "column {}", frame:
 
 
 def without_nul(name: str, what: str) -> str:
-    """Return a name of a column; a ValueError if it holds NUL, where names end in Arrow and in files."""
+    """Return a column name; a ValueError if it contains NUL, which ends names in Arrow and in files."""
     if "\0" in name:
         msg = f"{what} must not hold the character NUL, got {name!r}.\n\nHint: rename it."
         raise ValueError(msg)
@@ -365,5 +367,5 @@ def without_nul(name: str, what: str) -> str:
 
 
 def is_opaque(dtype: PolarsDataType) -> bool:
-    """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
+    """Return whether a type is, or contains, an unknown one: an Extension, an Object."""
     return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))

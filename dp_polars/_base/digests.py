@@ -7,12 +7,12 @@ from io import BytesIO
 
 import polars as pl
 
-# Frames of up to this many rows are listed in full.
+# Frames with up to this many rows are listed in full.
 _MOST = 50
 
 
 def ipc_of(frame: pl.DataFrame) -> bytes:
-    """Return a frame as Arrow IPC, the same bytes however its values lie in memory."""
+    """Return a frame as Arrow IPC: equal frames give equal bytes, for any layout in memory."""
     file = BytesIO()
     frame.rechunk().write_ipc(file, compat_level=pl.CompatLevel.oldest())
     return file.getvalue()
@@ -23,7 +23,7 @@ def sha256_of(data: bytes) -> str:
 
 
 def listed(frame: pl.DataFrame) -> str:
-    """Return the rows of a public frame: all of them, or the first and the last ones with a digest of all."""
+    """List the rows of a public frame: all, or the first and last ones with a digest of all."""
     if frame.height <= _MOST:
         return ", ".join(_words(frame))
     ends = f"{', '.join(_words(frame.head(3)))}, …, {_words(frame.tail(1))[0]}"

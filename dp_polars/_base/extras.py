@@ -15,7 +15,7 @@ class MissingExtraError(AttributeError):
 
 
 def require(module: str, *, extra: str) -> Any:  # noqa: ANN401
-    """Import a module of an optional extra, or say how to install it."""
+    """Import a module of an optional extra, or raise with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

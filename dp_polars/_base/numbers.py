@@ -1,4 +1,4 @@
-"""Numbers: as users give them, in rigorous intervals, random from the system, and in arrays that threads share."""
+"""Numbers: parsed from users, in rigorous intervals, random from the system, and in arrays shared by threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Number: TypeAlias = "int | float | Fraction | Decimal"
 Word = TypeVar("Word", bound=str)
 Arrays = TypeVar("Arrays", bound="DataclassInstance")
 
-# Other packages' frames, and the way from them to one of Polars.
+# Other packages' frames, with conversions to Polars.
 _OF_FRAMES = {
     "pandas": "pl.from_pandas(…)",
     "pyarrow": "pl.from_arrow(…)",
@@ -39,7 +39,7 @@ _OF_FRAMES = {
     "ibis": "….to_polars()",
     "pyspark": "pl.from_arrow(….toArrow())",
 }
-# Where the rows of a package go after a query that is made without them; elsewhere nowhere.
+# Functions of packages that accept rows for a query without data. Other packages have none.
 _RELEASES = {
     "pandas": "release(…)",
     "pyarrow": "release(…)",
@@ -52,12 +52,12 @@ _SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timede
 
 
 def given(value: object) -> str:
-    """Return an argument for a message: a plain value as it is, and the type of anything else (private rows?)."""
+    """Return an argument for a message: a plain value itself, or the type of anything else (private rows?)."""
     return repr(value) if isinstance(value, _SHOWN) else kind(value)
 
 
 def kind(value: object) -> str:
-    """Return the type of an argument for a message; with its package, where other packages have such a type, too."""
+    """Return the type of an argument for a message, with its package if other packages have a type of this name."""
     package, name = _package(value), type(value).__name__
     return f"{package}.{name}" if package in _OF_FRAMES else name
 
@@ -67,7 +67,7 @@ def _package(value: object) -> str:
 
 
 def before_unit(frame: object, unit: object) -> str | None:
-    """Return what is wrong where a frame is given to `protect` like the unit; None for what is no frame."""
+    """Return a message for a frame given to `protect` in place of the unit. None: it is no frame."""
     package, protected = _package(frame), f"dp.protect({unit!r}, …)"
     is_frame = type(frame).__name__ in {"DataFrame", "LazyFrame", "GeoDataFrame"}
     is_frame |= any(hasattr(frame, name) for name in ("__arrow_c_stream__", "limit", "to_table"))
@@ -81,7 +81,7 @@ def before_unit(frame: object, unit: object) -> str | None:
 
 
 def kind_of_frame(value: object) -> str:
-    """Return the end of a message that requires a Polars frame: what was given instead, and the way out."""
+    """Return the end of a message that requires a Polars frame: the given type, and a way out."""
     way = _OF_FRAMES.get(_package(value))
     return f"{kind(value)}." + (f"\n\nHint: {way} makes a Polars frame of it." if way else "")
 
@@ -117,15 +117,15 @@ def positive_fraction(name: str, value: object) -> Fraction:
     return exact
 
 
-# Significant digits of a loss that is given as a float. Quotients of floats are off by far less: see `as_loss`.
+# Significant digits of a loss given as a float. The errors of quotients of floats are far smaller: see `as_loss`.
 DIGITS = 12
 
 
 def as_loss(name: str, value: object) -> Fraction:
-    """Return a loss, a delta or a total of them: a float as the decimal that it prints as, rounded down to 12 digits.
+    """Return a loss, a delta or a total: a float as the decimal that it prints as, rounded down to 12 digits.
 
-    So k losses of `total / k` fit a total of at most 12 digits, whichever way the quotient was rounded. Narrow floats
-    keep fewer digits: 5 of 32 bits. All other numbers are exact.
+    So k losses of `total / k` fit a total of at most 12 digits, whichever way the quotient was rounded.
+    Narrow floats keep fewer digits: 5 for 32 bits. All other numbers are exact.
     """
     exact = as_fraction(name, value)
     if not isinstance(value, (float, np.floating)):
@@ -156,13 +156,13 @@ def flag(name: str, value: object) -> bool:
 
 
 def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
-    """Return a short text of an exact rational for people, 1/10 as 0.1 and 1/3 as 0.333333; a cost rounded up."""
+    """Return a short text of an exact rational for people, 0.1 for 1/10 and 0.333333 for 1/3; costs are rounded up."""
     rounded = decimal_of(value, digits, ROUND_CEILING if up else ROUND_HALF_EVEN)
     return f"{float(rounded):.{digits}g}" if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000 else f"{rounded:g}"
 
 
 def cost_up(value: Fraction) -> str:
-    """Return a loss, or a delta, as all that shows one: a decimal of up to four digits that is not below it."""
+    """Return a loss or a delta as shown everywhere: a decimal of up to four digits, rounded up."""
     short = f"{decimal_of(value, 4, ROUND_CEILING):f}"
     if len(short) > 20:
         return show(value, 4, up=True)
@@ -185,9 +185,9 @@ def nearest_float_up(value: Fraction) -> float:
 
 
 def float_up(value: Fraction) -> float:
-    """Return a float next to `value` that, as the decimal that it prints as, is not below it: 0.1 for 1/10.
+    """Return a float next to `value` that is not below it as the decimal that it prints as: 0.1 for 1/10.
 
-    For what users see, and give back to functions that take a float for that decimal. Infinite beyond all floats.
+    Users see it, and pass it to functions that read a float as that decimal. Infinite beyond all floats.
     """
     try:
         rounded = float(value)
@@ -197,7 +197,7 @@ def float_up(value: Fraction) -> float:
 
 
 def loss_up(value: Fraction) -> float:
-    """Return a float that, given back as a loss (`as_loss`), is not below an exact one: of 12 digits, rounded up."""
+    """Return a float that is not below an exact loss if given back (`as_loss`): of 12 digits, rounded up."""
     return float_up(Fraction(decimal_of(value, DIGITS, ROUND_CEILING)))
 
 
@@ -205,8 +205,8 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-# FLINT's precision is global to the process. A ball is right at any precision, so a race could only cost
-# accuracy, but a caller's own FLINT code must find the precision as it left it.
+# FLINT's precision is global to the process. A ball is right at any precision, so a race would only cost accuracy. But
+# a caller's own FLINT code must find its precision unchanged.
 _lock = RLock()
 
 
@@ -239,7 +239,7 @@ def upper(value: arb) -> Fraction:
     return _exact(value.upper())
 
 
-# n -> n independent uniform 64-bit words. Tests inject their own.
+# n -> n independent uniform 64-bit words. Tests pass their own.
 Rng: TypeAlias = Callable[[int], NDArray[np.uint64]]
 
 _ZEROS = memoryview(bytes(1 << 20))
@@ -271,7 +271,7 @@ def uniform_below(bounds: NDArray[np.int64], rng: Rng) -> NDArray[np.int64]:
     while len(pending):
         m = bounds[pending].astype(np.uint64)
         word = rng(len(pending))
-        # The words from 2**64 mod m on are a whole number of rounds of m; the few below are drawn again.
+        # The words from 2**64 mod m on are a whole number of rounds of m; smaller words are drawn again.
         accepted = word >= (~m + np.uint64(1)) % m
         out[pending[accepted]] = (word[accepted] % m[accepted]).astype(np.int64)
         pending = pending[~accepted]
@@ -280,9 +280,9 @@ def uniform_below(bounds: NDArray[np.int64], rng: Rng) -> NDArray[np.int64]:
 
 Ints: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
-SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
+SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # 32 bits if they suffice: half the time
 
-# Words from which on one sort of them is worth all threads.
+# From this many words on, a sort uses all threads.
 _MANY_WORDS = 1 << 20
 
 
@@ -292,13 +292,13 @@ def offsets(lengths: Ints) -> Ints:
 
 
 def marked_so_far(marks: NDArray[np.bool_]) -> Ints:
-    """Return how many places up to each place, itself among them, are marked."""
-    number = marks.astype(np.int64)  # NumPy adds up marks themselves at a quarter of the speed
+    """Return for each place the number of marks up to it, including its own."""
+    number = marks.astype(np.int64)  # NumPy adds up Booleans at a quarter of the speed
     return np.cumsum(number, out=number)
 
 
 def ranks_of_marks(marks: NDArray[np.bool_]) -> Ints:
-    """Return how many places before each place are marked, and last how many are in all."""
+    """Return for each place the number of marks before it, and last the number of all."""
     return np.concatenate([np.zeros(1, np.int64), marked_so_far(marks)])
 
 
@@ -318,7 +318,7 @@ def positions(first: Ints | int, lengths: Ints) -> Ints:
 
 
 def lengths_from(starts: Ints, total: int) -> Ints:
-    """Return how many rows each group has, from where it begins."""
+    """Return the number of rows of each group, from the groups' first places."""
     lengths = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
     lengths[-1:] = total - starts[-1:]
@@ -326,7 +326,7 @@ def lengths_from(starts: Ints, total: int) -> Ints:
 
 
 def joined(parts: Sequence[Arrays]) -> Arrays:
-    """Return a dataclass of arrays that has those of all parts, one after the other."""
+    """Concatenate dataclasses of arrays."""
     if len(parts) == 1:
         return parts[0]
     kind = type(parts[0])
@@ -334,7 +334,7 @@ def joined(parts: Sequence[Arrays]) -> Arrays:
 
 
 def reduced(operation: np.ufunc, values: NDArray[Any], lengths: Ints) -> NDArray[Any]:
-    """Return what an operation makes of the values of each group that has some."""
+    """Apply an operation to the values of each group that has values."""
     return operation.reduceat(values, starts(lengths)[lengths > 0]) if len(values) else values
 
 
@@ -350,14 +350,14 @@ def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, in
 
 
 def begin_runs(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return whether each label is the first one of a run of equal labels, along the last axis."""
+    """Return whether each label begins a run of equal labels, along the last axis."""
     begins = np.ones(labels.shape, bool)
     np.not_equal(labels[..., 1:], labels[..., :-1], out=begins[..., 1:])
     return begins
 
 
 def run_starts(*labels: NDArray[np.integer]) -> Ints:
-    """Return where each run of equal labels (or pairs of labels) begins."""
+    """Return the start of each run of equal labels (or pairs of labels)."""
     begins = begin_runs(labels[0])
     for other in labels[1:]:
         begins |= begin_runs(other)
@@ -369,7 +369,7 @@ def run_lengths(labels: NDArray[np.integer]) -> Ints:
 
 
 def batches_of_like(sizes: Ints, most: Callable[[int], int]) -> Iterator[Ints]:
-    """Yield all groups, the largest first, in batches of about one size: as many as `most` says."""
+    """Yield all groups, the largest first, in batches of similar size; `most` limits the groups in a batch."""
     order, done = np.argsort(-sizes, kind="stable"), 0
     while done < len(order):
         batch = order[done : done + max(1, most(int(sizes[order[done]])))]
@@ -378,12 +378,12 @@ def batches_of_like(sizes: Ints, most: Callable[[int], int]) -> Iterator[Ints]:
 
 
 def numbered(values: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Ints]:
-    """Return the distinct values in ascending order, and the place of each value among them."""
+    """Return the distinct values in ascending order, and each value's place among them."""
     bits = np.uint64(max(len(values) - 1, 0).bit_length())
     if int(values.max(initial=0)).bit_length() + int(bits) > 64:
         found, places = np.unique(values, return_inverse=True)
         return found, places.astype(np.int64, copy=False)
-    # Value and place in one word: one sort of words is several times as fast as one of places.
+    # Value and place in one word: sorting words is several times as fast as an argsort.
     words = sorted_words((values << bits) | np.arange(len(values), dtype=np.uint64))
     ascending = words >> bits
     begins, places = begin_runs(ascending), np.empty(len(values), np.int64)
@@ -397,7 +397,7 @@ def sorted_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @cache
 def _faster_sort() -> Callable[[NDArray[np.uint64]], NDArray[np.uint64]]:
-    """Return NumPy's sort or Polars', measured on no data: the former is the slower one by far without AVX2."""
+    """Return NumPy's sort or Polars', measured without data: NumPy's is much slower without AVX2."""
     words = np.arange(1 << 14, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
     def seconds(sort: Callable[[NDArray[np.uint64]], object]) -> float:
@@ -411,7 +411,7 @@ def _sorted_by_polars(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def difference(high: NDArray[np.integer], low: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return high − low modulo 2**64: the true one where it is not negative, however the numbers are signed."""
+    """Return high − low modulo 2**64, which is exact unless negative, for any signedness."""
     above, below = (
         (numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)).view(np.uint64)
         for numbers in (high, low)

@@ -1,4 +1,4 @@
-"""The line that shows how far a release is."""
+"""A line that shows the progress of a release."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from threading import Event, Lock, Thread
 
 from dp_polars._base.silence import silenced
 
-# Until a line is shown, and between two of its states.
+# The delay before the line appears, and between its updates.
 _SECONDS = 1.0
 _line: ContextVar[_Line | None] = ContextVar("_line", default=None)
 
 
 @contextmanager
 def shown(step: str) -> Iterator[None]:
-    """Show, after a second, which step the block is at; it is one step unless `at` says otherwise."""
+    """Show, after a second, the current step of the block; it is a single step unless `at` is called."""
     if not (is_terminal() or _is_notebook()):
         yield
         return
     line = _Line(step)
     token = _line.set(line)
     try:
-        with suppress(Exception):  # where no thread is to be had
+        with suppress(Exception):  # if no thread is available
             Thread(target=silenced(line.tell), name="dp_polars progress", daemon=True).start()
         yield
     finally:
@@ -34,7 +34,7 @@ def shown(step: str) -> Iterator[None]:
 
 
 def at(step: int, of: int) -> None:
-    """Say which step the release is at: numbers that follow from the query alone, but for parts on a terminal."""
+    """Set the current step. Steps depend only on the query, except for parts on a terminal."""
     line = _line.get()
     if line is not None:
         line.at, line.of = step, of
@@ -53,12 +53,12 @@ def _is_notebook() -> bool:
 
 
 class _Line:
-    """A line on the screen, from a thread of its own. Nothing that fails there fails the release."""
+    """A line on the screen, from its own thread. Its failures never fail the release."""
 
     def __init__(self, step: str) -> None:
         self._step, self.at, self.of = step, 1, 1
         self._done, self._lock, self._start = Event(), Lock(), time.monotonic()
-        self._width = 0  # of what is on the screen
+        self._width = 0  # of the text on the screen
 
     def end(self) -> None:
         self._done.set()

@@ -1,4 +1,4 @@
-"""Private values run where nothing warns and no float raises, in this thread and in others."""
+"""Run code on private values without warnings and without float errors, in this thread and in others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import polars as pl
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Whether this runs in what `silenced` runs.
+#: Whether this code runs within `silenced`.
 is_silenced = ContextVar("is_silenced", default=False)
 
 
@@ -25,18 +25,18 @@ class _WhereSilenced(type):
 
 
 class _AnyWarning(Warning, metaclass=_WhereSilenced):
-    """Every warning in what `silenced` runs, none elsewhere."""
+    """Matches every warning within `silenced`, and none elsewhere."""
 
 
 _FILTER = ("ignore", None, _AnyWarning, None, 0)
-# Where filters change, Python repeats what it says once for each line. So this one is there from the start.
+# If filters change, Python shows old warnings again. So this filter is set at the start.
 warnings.simplefilter("ignore", _AnyWarning)
 
 
 def silenced(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function during which nothing warns, and no float raises, in this thread.
+    """Return the function without warnings and without float errors in this thread.
 
-    It runs in a context of its own. Settings there go with it, wherever an interruption comes.
+    It runs in its own context. Its settings end with the context, even after an interruption.
     """
 
     @wraps(function)
@@ -46,19 +46,19 @@ def silenced(function: Callable[P, T]) -> Callable[P, T]:
     def silently(*args: P.args, **kwargs: P.kwargs) -> T:
         errors = np.geterr()
         try:
-            if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
+            if [*warnings.filters[:1]] != [_FILTER]:  # somebody may have removed it
                 warnings.simplefilter("ignore", _AnyWarning)
             is_silenced.set(True)
             np.seterr(all="ignore")
             return function(*args, **kwargs)
         finally:
-            np.seterr(**errors)  # NumPy 1 keeps them for the thread
+            np.seterr(**errors)  # NumPy 1 stores them per thread
 
     return run
 
 
 def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
-    """Return the results of all parts in their order, worked on by as many threads as Polars has: silenced ones."""
+    """Return the results of all parts in order, from silenced threads, as many as Polars uses."""
     work = silenced(work)
     if len(parts) == 1:
         return [work(*parts[0])]
