@@ -1,4 +1,4 @@
-"""OpenDP's modules, and wrappers that expose our draws as OpenDP user measurements."""
+"""OpenDP's modules, and wrappers that offer our draws as OpenDP user measurements."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def __dir__() -> list[str]:
 
 
 def assert_features() -> None:
-    """Raise OpenDP's error, which has the call that enables them, unless the features of user measurements are."""
+    """Raise OpenDP's error, which shows how to enable them, unless the features for user measurements are enabled."""
     _mod.assert_features("contrib", "honest-but-curious")
 
 
@@ -93,9 +93,9 @@ def make_measurement(
         try:
             return draw(data)
         except Exception:
-            raise  # of arguments and schemas, or a ReleaseError: OpenDP prints them in full
+            raise  # errors about arguments or schemas, or a ReleaseError: OpenDP prints them in full
         except BaseException as error:
-            # An interrupt, or a panic of Polars: passing through OpenDP's library it would end the process.
+            # An interrupt, or a panic of Polars, would end the process if it passed through OpenDP's library.
             stopped = type(error).__name__
         msg = f"The release was stopped by {stopped}; nothing was released."
         raise RuntimeError(msg)
@@ -117,9 +117,10 @@ def make_measurement(
 def frame_domain() -> Domain:
     """Return the domain of `as_measurement`: all LazyFrames and DataFrames.
 
-    All such domains are equal, so that measurements of different queries, and OpenDP's own after a transformation
-    from this domain, go into one composition. Which columns a query needs is checked when it is invoked. An
-    OpenDPException where the features "contrib" and "honest-but-curious" are not enabled has the call that does it.
+    All such domains are equal, so measurements of different queries can join one composition.
+    OpenDP's own measurements can join, too, after a transformation from this domain.
+    A query's columns are checked when it is invoked.
+    An OpenDPException shows how to enable the features "contrib" and "honest-but-curious" if they are disabled.
     """
     assert_features()
     domain: Domain = _domains.user_domain("dp_polars: Polars frames", _is_frame)
@@ -142,7 +143,7 @@ def as_measurement(
         OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
     output_measure
         `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho); `approximate(…)` of one of them for a
-        query that spends a delta. None: that in which the query's loss is given.
+        query that spends a delta. None: the measure of the query's loss.
 
     Returns
     -------
@@ -168,7 +169,7 @@ def as_measurement(
     At distance d, for rate λ, range R and T rows of a person in all, epsilon is dλRT. :doc:`/proofs/spreads` has the
     formulas in rho, of all mechanisms and both relations (Harrison & Manurangsi 2026, arXiv 2510.25746).
 
-    A query that joins tables, or looks at several rows of one person, takes prepared rows: what prepares them is a
+    A query that joins tables, or uses several rows of one person, needs preprocessed rows. Make them by a
     `make_user_transformation` from `frame_domain()` to itself, of stability 1.
 
     A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
@@ -232,7 +233,7 @@ def make_private_query(
     def cost(distance: Fraction) -> Fraction:
         return sum((claim.cost(unit, distance) for claim in claims), Fraction(0)) * of_parts(distance)
 
-    cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
+    cost(Fraction(1))  # refused here, not when the map is called: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
         return sum((claim._delta_of(distance) for claim in claims), Fraction(0)) * of_parts(distance)
@@ -295,14 +296,14 @@ def make_selection(
     """
     assert_features()
     exact_scale = positive_fraction("scale", scale)
-    _measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks them all
+    _measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks all
     unit = loss_unit(output_measure)
     mechanism = check_mechanism("choice", None, unit)
     is_monotonic = input_metric == _metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
     score_range = Fraction(1 if is_monotonic else 2)
     loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, ONE_RELEASE), unit)
-    claim = claim_of_choice(loss, mechanism, score_range, ONE_RELEASE, None)  # of rate 1/scale
-    # NumPy's own guess of a type would round large integers.
+    claim = claim_of_choice(loss, mechanism, score_range, ONE_RELEASE, None)  # with rate 1/scale
+    # NumPy's own choice of a type would round large integers.
     dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max
 
@@ -313,7 +314,7 @@ def make_selection(
             msg = "the vector of scores must not be empty."
             raise ValueError(msg)
         if dtype is np.float64:
-            # A change of clipped scores is at most that of the scores; refusing them would depend on the data.
+            # Clipped scores change by at most as much as the scores; refusing them would depend on the data.
             scores = np.nan_to_num(scores, nan=-largest, posinf=largest, neginf=-largest)
         lengths = np.array([len(scores)])
         return int(best_rows(scores, lengths, claim.rate, LAWS[mechanism], system_rng(), lowest=negate)[0])
@@ -324,7 +325,7 @@ def make_selection(
 
 
 def then_selection(output_measure: Measure, scale: float, negate: bool = False) -> Any:  # noqa: ANN401
-    """Make `make_selection` for `input_space >> then_selection(…)`: domain and metric come from there."""
+    """Make `make_selection` for `input_space >> then_selection(…)`, which passes the domain and the metric."""
     return _mod._PartialConstructor(
         lambda domain, metric: make_selection(domain, metric, output_measure, scale, negate)
     )
@@ -398,10 +399,10 @@ def _unbound_query(query: PrivateQuery | PrivateExpr) -> PrivateQuery:
 
 
 def _at_loss(query: PrivateQuery | Publication, loss: Fraction) -> PrivateQuery | Publication:
-    """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
+    """Scale the query's loss to `loss`, or to the next float64 below it."""
     total = query.loss
     factor = _at_most_its_float(loss) / total.value
-    # The deltas stay, but for the same hair.
+    # Deltas stay, except for the same rounding.
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
 
     def scaled(claim: Claim) -> Claim:
@@ -417,7 +418,7 @@ def _at_loss(query: PrivateQuery | Publication, loss: Fraction) -> PrivateQuery 
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:
-    """Return an exact rational, or the float64 next to it where that is less: what OpenDP takes the number for."""
+    """Return an exact rational, or the next float64 below it, which OpenDP uses in its place."""
     return min(value, Fraction(float(value)))
 
 

@@ -1,4 +1,4 @@
-"""Private queries on Spark: the same query, claim, budget and kernel, where the rows are."""
+"""Private queries on Spark: the same query, claim, budget and draws, on the cluster with the rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = ["release"]
 _sql: Any = require("pyspark.sql", extra="spark")
 _errors: Any = require("pyspark.errors", extra="spark")
 
-# Their errors quote rows, and these loggers tell of errors, some on stderr.
+# Their errors quote rows, and these loggers print errors, some of them on stderr.
 for _logger in (
     *map(
         require("pyspark.logger", extra="spark").PySparkLogger.getLogger,
@@ -60,13 +60,13 @@ for _logger in (
 ):
     _logger.addFilter(lambda _: not is_silenced.get())
 
-# Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
-# workers would take longer. It is what one task draws at once.
+# With at most this many cells (groups times codes), counts come to the driver, which draws: a second shuffle and Python
+# workers would take longer. One task draws this many at once.
 _MOST_CELLS = 1 << 18
-# How many groups are taken to be selected, until they are.
+# The assumed number of selected groups, until they are selected.
 _SELECTED = 1000
-_TYPES = b"spark"  # where Arrow's schema holds Spark's
-# Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
+_TYPES = b"spark"  # the key of Spark's types in Arrow's schema
+# The key of the declared type of a text column that Spark pads or limits in length.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
@@ -187,14 +187,14 @@ class _OnSpark(Engine[Released]):
     def preprocessing(self) -> str | None:
         try:
             return text_of_frame(self._handed_over)
-        except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
+        except Exception:  # missing files, or a plan that is too deep: then the release fails, or caches nothing
             return None
 
     @silenced
     def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
         _check_unit(self._frame, unit)
         self._frame = in_kept_parts(self._frame, keys, most, unit, choice.secret)
-        _ = self._frame.schema  # analysed before the charge, by Spark Connect too
+        _ = self._frame.schema  # analysed before the charge, also by Spark Connect
 
     def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
         schema = self._frame.schema
@@ -208,7 +208,7 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     def bin(self, ends: Mapping[str, pl.Series]) -> None:
         if all(one.dtype.is_numeric() or one.dtype == pl.Date for one in ends.values()):
             self._frame = binned(self._frame, ends)
-        else:  # of what a time zone may move
+        else:  # for values that a time zone may move
             super().bin(ends)
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
@@ -216,15 +216,15 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
         return _collecting(self._frame, Groups.of(self._frame, work.keys), work)
 
     def prepare_people_by_key(self, work: KeyWork) -> NoReturn:
-        """Raise: it counts the cells of cubes alone."""
+        """Raise: this engine only counts the cells of cubes."""
         raise NotImplementedError
 
 
 def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], list[Histogram]]:
-    """Return what has the counts of all groups come to the driver. Each cell comes once."""
+    """Return a function that brings the counts of all groups to the driver. Each cell comes once."""
     parts = histograms(frame, work.privacy_unit, listed, work.specs, fresh_seed(), to_driver=True)
     planned = reduce(_sql.DataFrame.unionAll, parts)
-    _ = planned.schema  # analysed before the charge, by Spark Connect too: what it refuses is free
+    _ = planned.schema  # analysed before the charge, also by Spark Connect: a refusal is free
 
     def count() -> list[Histogram]:
         cells = _collected(planned)
@@ -243,7 +243,7 @@ def _collected(counted: DataFrame) -> pl.DataFrame:
 
 
 class _SparkEngine(_OnSpark["DataFrame"]):
-    """Native SQL counts and limits, the executors draw, the answers land on disk."""
+    """Native SQL counts and limits, the executors draw, and the answers are written to disk."""
 
     counts_per_person = True
 
@@ -269,7 +269,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             return super().prepare_stage(work)
         _check_unit(self._frame, work.privacy_unit)
         keys = self._keys(work)
-        # Run once, and all that is shown comes to the driver: so no file is needed.
+        # This runs once and brings all shown keys to the driver, so no file is needed.
         return lambda: self._shown_once(keys, keys.schema, work, AS_DRAWN).packed()
 
     def _keys(self, work: KeyWork) -> DataFrame:
@@ -278,13 +278,13 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return keys
 
     def _comes_here(self, work: Work | KeyWork) -> bool:
-        """Whether the driver draws, by public numbers: of selected keys there are none."""
+        """Whether the driver draws. Public numbers decide, and for selected keys there are none."""
         if isinstance(work, KeyWork):
             return False
         return (work.groups or _SELECTED) * sum(spec.binning.size for spec in work.specs) <= _MOST_CELLS
 
     def _check_names(self, names: Sequence[str]) -> None:
-        """Refuse columns that a Parquet file can't have side by side."""
+        """Refuse columns that can't be in one Parquet file."""
         may_clash = self._target is not None and len({name.lower() for name in names}) < len(names)
         if may_clash and self._frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
             msg = (
@@ -294,7 +294,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             raise ValueError(msg)
 
     def _drawn(self, work: Work) -> tuple[Callable[[], DataFrame | pa.Table], StructType]:
-        """Return what gives the keys and what is drawn for them, as a plan or here; columns are named by places."""
+        """Return a function for the keys and their draws, as a plan or here; columns are named by places."""
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
@@ -343,7 +343,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _shown_once(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> Drawn[DataFrame]:
-        """Return the keys and what is drawn: rows, or a plan of which each run would draw anew; rows are packed."""
+        """Return the keys and their draws: packed rows, or a plan that runs once, because each run would draw anew."""
 
         def packed() -> bytes:
             nonlocal drawn
@@ -356,7 +356,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 
         def published() -> DataFrame:
             shown = self._presented(drawn, types, work, presentation)
-            # Rows of this process: nothing draws them again.
+            # Rows in this process are never drawn again.
             return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
 
         return Drawn(packed, published)
@@ -365,8 +365,8 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
 
     def _kind(self, answer: Answer, dtype: pl.DataType, known: pl.DataType, work: Work) -> DataType:
-        """Return the Spark type of a column: where it has values of the private one, its own, narrower than Polars'."""
-        # People as rows have numbers alone.
+        """Return the Spark type of a column: the narrower type of a private column, if it has values of that column."""
+        # With people as rows, there are only numbers.
         columns = [] if work.per_person else work.specs[answer.output.specs[0]].names
         inner = dtype.inner if isinstance(dtype, pl.List) else dtype
         named = made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
@@ -401,7 +401,7 @@ def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
     for name in unit or ():
         must_have(name, frame.columns, "privacy unit {} as a column")
         kind = frame.schema[name].dataType.simpleString()
-        if "collate" in kind:  # Spark would take several people for one, and bound them as one
+        if "collate" in kind:  # Spark would treat several people as one, and limit them as one
             msg = f"the privacy unit {name!r} must have no collation, got {kind}."
             raise TypeError(msg)
 
@@ -416,7 +416,7 @@ def _answer(output: Output, work: Work) -> Answer:
             "Hint: cast them; times to microseconds."
         )
         raise TypeError(msg)
-    # Whole numbers, lists of them, or answers: Spark has all that an answer can be made of.
+    # Whole numbers, lists of them, or answers: Spark has every type that an answer needs.
     drawn = tuple(answer_type(dtype) or dtype for dtype in output.drawn_types)
     return Answer(output, known, drawn)
 
@@ -431,11 +431,11 @@ def _check_weights(spec: HistogramSpec, asked: str) -> None:
 
 
 def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
-    """Return the Polars type of a column, or Binary where only matters whether there is a value."""
+    """Return the Polars type of a column, or Binary if only the presence of a value matters."""
     must_have(name, frame.columns)
     kind = frame.schema[name].dataType
     if is_only_counted:
-        return pl.Binary()  # in the place of whatever it is
+        return pl.Binary()  # in place of any type
     dtype = polars_type(kind)
     declared = frame.schema[name].metadata.get(_DECLARED, "")
     if declared.startswith("char("):
@@ -454,7 +454,7 @@ def _check_checkpoints(spark: SparkSession) -> None:
     context, folder = getattr(spark, "sparkContext", None), None
     if context is not None:
         folder = context.getCheckpointDir()
-    else:  # on Spark Connect; a server may keep its settings to itself
+    else:  # on Spark Connect; a server may hide its settings
         with contextlib.suppress(_errors.PySparkException):
             folder = spark.conf.get("spark.checkpoint.dir", None)
     if folder is None:
@@ -469,14 +469,14 @@ def _check_checkpoints(spark: SparkSession) -> None:
 
 def _new_folder(spark: SparkSession, path: str | os.PathLike[str]) -> str:
     target = os.fspath(path)
-    if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
+    if set(target) & set("{}[]*?\\"):  # Spark would read it as a pattern, which may match other folders
         msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."
         raise ValueError(msg)
     if target.startswith("~"):
         msg = f"path must not begin with ~, got {target!r}: to Spark that is a folder.\n\nHint: write the path out."
         raise ValueError(msg)
     try:
-        _ = spark.read.format("binaryFile").load(target).schema  # which has one of its own: no file is read
+        _ = spark.read.format("binaryFile").load(target).schema  # this format has its own schema, so no file is read
     except _errors.AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             return target
@@ -486,10 +486,10 @@ def _new_folder(spark: SparkSession, path: str | os.PathLike[str]) -> str:
 
 
 def _published(drawn: DataFrame, target: str | None) -> DataFrame:
-    """Run the release once and return its answers from disk. One attempt of each task gets there."""
+    """Run the release once and return its answers from disk. Only one attempt of each task is saved there."""
     if target is None:
         return drawn.checkpoint(eager=True)
-    # The committer that moves nothing into the folder before all tasks are done.
+    # With this version, the committer moves nothing into the folder before all tasks are done.
     writer = drawn.write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
     writer.mode("error").parquet(target)
     return drawn.sparkSession.read.schema(drawn.schema).parquet(target)

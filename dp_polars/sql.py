@@ -1,4 +1,4 @@
-"""Private queries in a database, by Ibis: histograms are made where the rows are, by SQL, and drawn from here."""
+"""Private queries in a database, through Ibis: SQL makes histograms in the database, and this process draws."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ __all__ = ["release"]
 
 _ibis: Any = require("ibis", extra="sql")
 
-# How many statements stay written, and how long these are: Ibis takes longer for one than an engine for a million rows.
+# The most statements that are cached, and their greatest length: Ibis takes longer to write one than an engine for a
+# million rows.
 _MOST_WRITTEN, _LONGEST_WRITTEN = 32, 2**20
-_TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
+_TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # some collations treat these as equal
 
 
 def __dir__() -> list[str]:
@@ -150,7 +151,7 @@ def release(
 
 
 class _SqlEngine(LocalEngine):
-    """The rows of an Ibis table: one SELECT for all histograms. The columns of the `unit` stay as they are."""
+    """The rows of an Ibis table: one SELECT for all histograms. The `unit`'s columns are never cast."""
 
     rows_are = "the Ibis table"
     step = "statement"
@@ -173,13 +174,13 @@ class _SqlEngine(LocalEngine):
         self._dialect = TESTED[name]
         self._source = table
         self._table: Any = self._dialect.admit(self._backend, table)
-        self._types: dict[str, str] | None = None  # the engine's own, of columns that are settled
+        self._types: dict[str, str] | None = None  # the engine's own types of settled columns
         self._only_counted, self._unit = only_counted, unit
 
     def mark(self) -> str:
         return str(self._dialect.name)
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def preprocessing(self) -> str | None:
         """Return a digest of the SQL of the transformations: names, constants and texts, on this engine."""
         if not has_text(self._source):
@@ -193,24 +194,24 @@ class _SqlEngine(LocalEngine):
                 'Hint: table.rename(place="").'
             )
             raise ValueError(msg)
-        self._settle([*columns, *self._unit])  # which is read anyway
+        self._settle([*columns, *self._unit])  # the unit is read in any case
         return schema_of(self._table, columns, self._only_counted)
 
     def bin(self, ends: Mapping[str, pl.Series]) -> None:
         self._table, self._types = binned(self._table, ends), None
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def keep_parts(self, keys: pl.DataFrame, most: int, unit: PrivacyUnit | None, choice: PartChoice) -> None:
         self._check(unit, keys.columns)
         self._table = in_kept_parts(self._table, keys, most, unit, choice.secret, self._dialect)
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         bounds = work if work.per_person is None else work.per_person
         specs = work.specs if work.per_person is None else work.per_person.specs
         self._check(bounds.privacy_unit, columns_read(None, bounds.columns, specs))
 
-        if not work.groups:  # until some are selected, the statement is tried without
+        if not work.groups:  # until groups are selected, the statement is tried without groups
             work = replace(work, keys=None)
 
         def write() -> _Written:
@@ -223,7 +224,7 @@ class _SqlEngine(LocalEngine):
         statement, places = self._prepared(["histograms", *self._text_of_rows(), written(work, but="rows")], write)
         return partial(self._histograms, work, places, statement)
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         self._check(work.privacy_unit, list(work.types))
         statement, _ = self._prepared(
@@ -236,7 +237,7 @@ class _SqlEngine(LocalEngine):
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
-        """Return what `write` writes `about` something, which the engine can run: each connection is tried once."""
+        """Return the statement of `write` for a subject, once the engine has accepted it. Each connection tries it once."""
         found = self._once(about, write)
         statement = found.statement.sealed()
         if found.answer_of(self._backend) is None:
@@ -251,7 +252,7 @@ class _SqlEngine(LocalEngine):
         return statement, found.places
 
     def _once(self, about: object, write: Callable[[], _Written]) -> Written:
-        """Return what `write` writes `about` something: written once, to be sealed with a secret each time."""
+        """Return the cached statement of `write` for a subject. A new secret seals it each time."""
         cache, key = self._dialect.written, hashlib.sha256(json.dumps(about).encode()).hexdigest()
         found = cache.pop(key, None)
         if found is None:
@@ -263,10 +264,10 @@ class _SqlEngine(LocalEngine):
                 cache.pop(oldest, None)
         return found
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def _settle(self, names: Collection[str]) -> None:
-        """Find the engine's own types of columns, and give these the types that Ibis has for them."""
-        self._backend._run_pre_execute_hooks(self._source)  # what Ibis itself holds as tables
+        """Find the engine's own types of columns, and cast the columns to the types that Ibis shows."""
+        self._backend._run_pre_execute_hooks(self._source)  # tables that Ibis holds in memory
         new = sorted({*names} & {*self._table.columns} - {*self._only_counted, *(self._types or ())})
         if new or self._types is None:
             types = self._dialect.describe(self._backend, self._table, new)
@@ -291,7 +292,7 @@ class _SqlEngine(LocalEngine):
     def distinct(self, lists: Sequence[pl.DataFrame]) -> list[int]:
         return [*map(self._distinct, lists)]
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def _distinct(self, constants: pl.DataFrame) -> int:
         kinds = [self._table.schema()[name] for name in constants.columns]
 
@@ -299,14 +300,14 @@ class _SqlEngine(LocalEngine):
             listed = public_table(constants.get_columns(), kinds, self._dialect)
             return listed.drop("number").distinct()
 
-        # No setting of a session changes which values are equal: texts are compared as bytes.
+        # No setting of a session changes equality: texts are compared as bytes.
         return self._number(["distinct", list(map(str, kinds)), written(constants)], rows, is_known_again=True)
 
-    @silenced  # what drivers warn of may tell of rows
+    @silenced  # drivers' warnings may reveal rows
     def refuse_coarse(self, column: Any) -> None:  # noqa: ANN401
-        """Refuse a column of texts, of which the engine takes two for one where steps compare them. Reads no row."""
+        """Refuse a text column if the engine treats different texts as equal in a transformation. Reads no row."""
         table = column.rel.to_expr()
-        self._backend._run_pre_execute_hooks(table)  # what Ibis itself holds as tables
+        self._backend._run_pre_execute_hooks(table)  # tables that Ibis holds in memory
         found = self._dialect.describe(self._backend, table, [column.name])
         check_types(self._dialect, table, found, (column.name,))
         none = table.select(column.name).filter(_ibis.literal(value=False))

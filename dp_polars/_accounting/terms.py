@@ -387,7 +387,7 @@ class LargeLossWarning(UserWarning):
 
     Examples
     --------
-    Where that is meant, as for tests on synthetic rows:
+    If you mean it, as in tests on synthetic rows:
 
     >>> import warnings
     >>> import dp_polars as dpp
