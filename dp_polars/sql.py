@@ -237,7 +237,7 @@ class _SqlEngine(LocalEngine):
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
-        """Return the statement of `write` for a subject, once the engine has accepted it. Each connection tries it once."""
+        """Return the statement of `write` for a subject, accepted by the engine. Each connection tries it once."""
         found = self._once(about, write)
         statement = found.statement.sealed()
         if found.answer_of(self._backend) is None:
