@@ -39,7 +39,7 @@ def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
 
 
 def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
-    """Return the encoder of a mode's column: a value outside the candidates is ignored."""
+    """Return the encoder of a mode's column; values outside the candidates are ignored."""
     values = categories.for_column(dtype)
     size, out = len(values), code_dtype(len(values))
     if column_types.family(dtype) == "text":
@@ -49,7 +49,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
             physical = column.cast(enum, strict=False).to_physical()
             return physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
 
-        if dtype == enum:  # codes as they are
+        if dtype == enum:  # these codes need no change
             return encode_text
         encode_part = encode_text if dtype == pl.String else partial(_by_category, encode=encode_text)
         return lambda column: _by_chunks(column, encode_part, out, _TEXTS)
@@ -77,14 +77,14 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
 
 
 def _by_category(column: pl.Series, *, encode: Encoder) -> Codes:
-    """Return the codes of a Categorical or an Enum: text is looked up once for each category, not for each row."""
+    """Return the codes of a Categorical or an Enum: text is looked up once per category, not per row."""
     physical = column.to_physical()
     most = physical.max()
     if not isinstance(most, int) or not most < len(column):
         return encode(column)
     category = (physical.fill_null(most + 1) if physical.null_count() else physical).to_numpy().astype(np.intp)
     somewhere = np.zeros(most + 2, np.intp)
-    somewhere[category] = np.arange(len(column))  # a row of each category that is there
+    somewhere[category] = np.arange(len(column))  # one row of each category that occurs
     codes: Codes = encode(column.gather(somewhere))[category]
     return codes
 
@@ -114,7 +114,7 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
 
 @dataclass(frozen=True)
 class IntegerSteps:
-    """The way from physical integers to the nearest points of a grid, ties down, all within 64 signed bits.
+    """Maps physical integers to the nearest points of a grid, ties down, all within 64 signed bits.
 
     The code of x is floor(((clip(x, low, high) − low)·whole + shift) / stride), clipped to the codes.
     """
@@ -142,7 +142,7 @@ class IntegerSteps:
 
 @dataclass(frozen=True)
 class FloatSteps:
-    """The way from floats to the nearest points of a grid: ceil((x − start)·per_step − 0.5), clipped to the codes."""
+    """Maps floats to the nearest points of a grid: ceil((x − start)·per_step − 0.5), clipped to the codes."""
 
     start: float
     per_step: float
@@ -161,14 +161,14 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The way from values to the nearest points of `Digits`: by steps from the piece in which a value lies.
+    """Maps values to the nearest points of `Digits`: by steps within the piece that contains a value.
 
-    A piece has the values above the end of the one before it, up to its own. No value above the last end, or below the
-    first point, gets this far: these are clipped.
+    A piece has the values above the end of the one before it, up to its own. Values above the last end, or below the
+    first point, were clipped before.
     """
 
     ends: tuple[Any, ...]  # the last point of each piece: physical integers, or floats
-    codes: tuple[int, ...]  # of the first point of each
+    codes: tuple[int, ...]  # of each piece's first point
     sizes: tuple[int, ...]
     steps: tuple[Any, ...]  # all IntegerSteps that don't multiply, or all FloatSteps
 
@@ -216,7 +216,7 @@ def _encoder_by_pieces(way: Pieces, size: int, dtype: pl.DataType) -> Encoder:
 
         def of_floats(x: NDArray[np.float64]) -> NDArray[np.float64]:
             x = np.clip(x, way.low, way.ends[-1])
-            piece = np.minimum(np.searchsorted(ends, x), len(ends) - 1)  # NaN is beyond the last one
+            piece = np.minimum(np.searchsorted(ends, x), len(ends) - 1)  # NaN is above the last end
             place: NDArray[np.float64] = np.ceil((x - starts[piece]) * per_steps[piece] - 0.5) + codes[piece]
             return np.fmin(place, size, out=place)
 
@@ -311,7 +311,7 @@ def _nearest_of_floats(
         x -= 0.5
         np.ceil(x, out=x)
         np.clip(x, 0, size - 1, out=x)
-        return np.fmin(x, size, out=x)  # of a NaN and a number, the number
+        return np.fmin(x, size, out=x)  # for a NaN and a number, the number
 
     return nearest
 
@@ -351,7 +351,7 @@ class Binning(ABC):
         """Return a function from columns to codes; it is made once, for many batches of rows."""
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
-        """Return the codes as Polars' own arithmetic, equal on every value of these types. None: there is none."""
+        """Return the codes as a Polars expression, equal on every value of these types. None: there is none."""
         return None
 
 
@@ -498,7 +498,7 @@ def _is_missing(column: pl.Series) -> pl.Series:
 class Clamping:
     """Weights of rows: values within public clipping bounds, in units of a public step: the nearest, ties to even.
 
-    They are arbitrary for rows that are ignored.
+    Ignored rows have arbitrary weights.
     """
 
     # Exact. The bounds are whole multiples of the step.
@@ -538,7 +538,7 @@ class Clamping:
         return replace(self, doubled=False, from_bound=None) if type(self) is Clamping else self
 
     def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
-        """Return the sum of the weights of a number of rows, of the sum of `added`."""
+        """Return the sum of the weights of a number of rows, from their sum of `added`."""
         if self.added == self:
             return sums
         low, high = self.ends
@@ -549,9 +549,9 @@ class Clamping:
         return sums * constant(2) - rows * constant(low + high)
 
     def ticks(self, tick: Fraction) -> int:
-        """Return how many steps one last digit spans, at least 1.
+        """Return the number of steps in one last digit, at least 1.
 
-        If that is beyond the bounds, any larger number is returned: the value is clipped anyway.
+        If it is beyond the bounds, the result may be any larger number: the value is clipped anyway.
         """
         return min(int(tick / self.step), 2**31)
 
@@ -603,7 +603,7 @@ class Clamping:
         return weights
 
     def _whole(self, column: pl.Expr, dtype: pl.DataType, low: int, high: int) -> pl.Expr | None:
-        """Return `_units` of a type without floats, as an expression."""
+        """Return `_units` for a type without floats, as an expression."""
         tick = column_types.tick(dtype)
         if tick is None:
             return None
@@ -679,7 +679,7 @@ class Squares(Clamping):
 
     @property
     def half(self) -> int:
-        """The number that is added to a square before it is rounded down."""
+        """Added to a square before it is rounded down."""
         return (1 << self.shift) >> 1
 
     @property

@@ -28,11 +28,11 @@ Temporal: TypeAlias = "date | datetime | timedelta | time"
 
 # Beyond it a float64 can't distinguish neighbouring grid points.
 _LARGEST_SIZE = 2**53
-# The largest end of a float grid, and the largest 1/step: within it no arithmetic on points overflows.
+# The largest end of a float grid, and the largest 1/step: then no arithmetic on points overflows.
 _LARGEST_FLOAT = 2**1000
-# Decimal places of decimal grids: with them 64-bit multiples of the last one fit into the 38 digits of Polars.
+# Decimal places of decimal grids: then 64-bit multiples of the last one fit into the 38 digits of Polars.
 _MOST_PLACES = 18
-# With 254 candidates per decade, two of them are rounded to the same three digits.
+# With 254 candidates per decade, two of them would round to the same three digits.
 _MOST_PER_DECADE = 250
 # The units of durations, as Polars writes them, in nanoseconds.
 _UNITS = {
@@ -90,7 +90,7 @@ class Grid:
         denominator = math.lcm(start.denominator, step.denominator) if self.dtype.is_float() else 1
         first, stride = int(start * denominator), int(step * denominator)
         if not self.dtype.is_float():
-            # Modulo 2**64 on the way, but every point itself fits.
+            # Intermediate results are modulo 2**64, but every point itself fits.
             physical = codes.astype(np.uint64) * np.uint64(stride % 2**64) + np.uint64(first % 2**64)
             return _from_integers(physical, self.dtype)
         if max(abs(first), abs(first + stride * (self.size - 1)), denominator) <= 2**53:
@@ -99,7 +99,7 @@ class Grid:
         return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
 
     def distances(self, steps: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return a number of steps as distances in `distance_unit`."""
+        """Convert numbers of steps to distances in `distance_unit`."""
         step = float(self.step / distance_unit(self.dtype)[1])
         distances: NDArray[np.float64] = np.multiply(steps, step, dtype=np.float64)
         return distances
@@ -225,7 +225,7 @@ def _with_even_ratios(start: object, stop: object, per_decade: int) -> pl.Series
         raise ValueError(msg)
     digits = [_three_digits(place, per_decade) for place in range(per_decade)]
     lowest, highest = (math.floor(math.log10(end.numerator) - math.log10(end.denominator)) for end in (first, last))
-    # One decade more at both ends: logarithms are rounded.
+    # One decade more at both ends, because logarithms are rounded.
     between = (digit * Fraction(10) ** (decade - 2) for decade in range(lowest - 1, highest + 2) for digit in digits)
     points = sorted({first, last, *(point for point in between if first < point < last)})
     dtype = _number_dtype([start, stop], [first, last, *points])
@@ -258,7 +258,7 @@ def distance_unit(dtype: pl.DataType) -> tuple[str, int]:
 
 
 def as_grid(ascending: pl.Series) -> Grid | None:
-    """Return evenly spaced integers or times as the grid that they are: nothing has to be searched in it."""
+    """Return evenly spaced integers or times as a grid, which needs no search."""
     unit = column_types.tick(ascending.dtype)
     deep = isinstance(ascending.dtype, pl.Decimal) and ascending.dtype.scale > _MOST_PLACES
     if unit is None or deep or len(ascending) == 1:
@@ -277,7 +277,7 @@ def kind_of(value: object) -> str:
 
 
 def _from_integers(physical: NDArray[np.uint64], dtype: pl.DataType) -> pl.Series:
-    """Return the column of an integer-like type that has these physical integers (modulo 2**64)."""
+    """Return a column of an integer-like type from its physical integers (modulo 2**64)."""
     if dtype == pl.UInt64:
         return pl.Series(physical)
     signed = pl.Series(physical.view(np.int64))
@@ -413,7 +413,7 @@ class Categories(_Listed):
             raise TypeError(msg)
         if isinstance(values, pl.Enum):
             values = values.categories
-        if not size_of(values) <= MOST:  # before anything of that size is built
+        if not size_of(values) <= MOST:  # before anything of that size exists
             msg = (
                 f"{name} must be at most {MOST:,} values, got {size_of(values):,}.\n\n"
                 'Hint: make fewer categories, such as bands of numbers: pl.col("x") // 10 * 10.'
@@ -485,7 +485,7 @@ class Points(_Listed):
         return self.values.gather(codes)
 
     def places(self) -> NDArray[np.float64]:
-        """Return how far each candidate is from the first one, in `distance_unit`."""
+        """Return the distance of each candidate from the first one, in `distance_unit`."""
         tick = column_types.tick(self.dtype)
         values = column_types.floats(self.values) if tick is None else column_types.integers(self.values)
         unit = float(Fraction(tick or 1) / distance_unit(self.dtype)[1])
@@ -511,7 +511,7 @@ class Digits:
 
     @classmethod
     def between(cls, lower: Fraction, upper: Fraction, step: Fraction, dtype: pl.DataType) -> Digits:
-        """Return those from `lower`, at most 0, to `upper`, at least 0: each has three digits at most."""
+        """Return the candidates from `lower`, at most 0, to `upper`, at least 0: each has at most three digits."""
         return cls(-_place_of(-lower / step), _place_of(upper / step), step, dtype)
 
     @property
@@ -520,7 +520,7 @@ class Digits:
 
     @cached_property
     def pieces(self) -> tuple[tuple[int, Grid], ...]:
-        """Evenly spaced parts in ascending order, each after the code of its first point: the last one before, too."""
+        """Evenly spaced parts in ascending order, each after the code of its first point. Parts share their ends."""
         most = max(self.last, -self.first)
         cuts = (sign * cut for cut in range(1000, most, 900) for sign in (-1, 1))
         ends = sorted({self.first, self.last, *(cut for cut in cuts if self.first < cut < self.last)})
@@ -533,7 +533,7 @@ class Digits:
 
     @staticmethod
     def _steps(places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many steps from 0 the places are."""
+        """Return the distances of places from 0, in steps."""
         sizes = abs(places)
         decades = np.maximum((sizes - 100) // 900, 0)
         steps: NDArray[np.int64] = np.sign(places) * (sizes - 900 * decades) * 10**decades
@@ -544,7 +544,7 @@ class Digits:
         return Grid(Fraction(0), self.step, int(abs(steps).max(initial=0)) + 1, self.dtype).take(steps)
 
     def places(self) -> NDArray[np.float64]:
-        """Return how far each candidate is from the first one, in `distance_unit`."""
+        """Return the distance of each candidate from the first one, in `distance_unit`."""
         steps = self._steps(np.arange(self.first, self.last + 1))
         places: NDArray[np.float64] = (steps - steps[0]) * float(self.step / distance_unit(self.dtype)[1])
         return places
@@ -580,12 +580,12 @@ YEARS: dict[str, tuple[int, ...]] = {
 
 
 def bounds_of(what: str, sizes: Sequence[Fraction], dtype: pl.DataType) -> tuple[Fraction, ...]:
-    """Return which bounds a column of this type may get: these, or as many years."""
+    """Return the bounds that a search for a column of this type may find: these, or as many years."""
     return tuple(map(Fraction, YEARS[what])) if _has_days(dtype) else tuple(sizes)
 
 
 def bound_in_units(bound: Fraction, dtype: pl.DataType) -> Fraction:
-    """Return a bound in units of a grid: of dates and datetimes it is a year, of durations in seconds."""
+    """Return a bound in units of a grid: for dates and datetimes it is a year, for durations in seconds."""
     if _has_days(dtype):
         return Fraction((date(int(bound), 1, 1) - date(1970, 1, 1)).days * _DAY)
     return bound * 10**9 if dtype == pl.Duration else bound
@@ -605,7 +605,7 @@ def grid_rule(dtype: pl.DataType) -> str:
 
 
 def widest_grid(dtype: pl.DataType) -> Grid | Digits:
-    """Return the largest public grid that a quantile of such a column may get."""
+    """Return the largest public grid for a quantile of such a column."""
     lower, upper = (YEARS["lower"][-1], YEARS["upper"][-1]) if _has_days(dtype) else (-(10**12), 10**12)
     if dtype.is_integer():
         lower, upper = -_MOST_WHOLE // 2, _MOST_WHOLE // 2 - 1
@@ -648,13 +648,13 @@ def grid_between(lower: Fraction, upper: Fraction, dtype: pl.DataType) -> Grid |
 
 
 def ends_of(candidates: Ordered) -> tuple[object, object]:
-    """Return the first and the last candidate: values beyond them count there."""
+    """Return the first and the last candidate: values beyond them count as the nearer one."""
     first, last = candidates.take(np.array([0, candidates.size - 1])).to_list()
     return first, last
 
 
 def ordered(values: Values) -> Ordered:
-    """Return the candidates of a quantile: a grid or a range as it is, anything else sorted."""
+    """Return the candidates of a quantile: a grid or a range unchanged, anything else sorted."""
     if isinstance(values, (Grid, Digits)):
         return values
     if isinstance(values, tuple) and len(values) == 2:
@@ -674,7 +674,7 @@ def ordered(values: Values) -> Ordered:
 
 
 def _just_two(low: object, high: object) -> str:
-    """Return why a pair is no list of candidates, though it looks like a range."""
+    """Return why a pair is no list of candidates, although it looks like a range."""
     pair = f"{given(low)}, {given(high)}"
     between = f"dp_polars.grid({pair}, step=…)"
     if isinstance(low, int) and isinstance(high, int):
@@ -702,13 +702,13 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
     if isinstance(values, range) and values:
         start, stop, step = values.start, values.stop, values.step
         if max(map(abs, (values[0], values[-1], step, stop))) < 2**62:
-            return pl.int_range(start, stop, step, eager=True).alias("")  # no look at each number
+            return pl.int_range(start, stop, step, eager=True).alias("")  # reads no single number
     if np.ma.is_masked(values):
         msg = f"{name} must not contain null.{FILL_NULLS}"
         raise ValueError(msg)
     if isinstance(values, np.ndarray):
         values = pl.Series(values)
-    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):  # as a Series has
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):  # such as a Series
         series = column_types.of_arrow(name, values, pl.Series)
         return series if series.dtype == pl.Object else unshared(series.to_frame()).to_series()  # objects are refused
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):

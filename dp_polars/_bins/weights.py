@@ -63,7 +63,7 @@ def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
     import pyarrow as pa  # takes a third as long to import as this package: only decimals need it
 
     whole = numbers.cast(pl.Decimal(38, 0)) * Decimal(digits)
-    # The same 128 bits with a point among them: Polars' own arithmetic runs out of digits on the way.
+    # The same 128 bits with a decimal point: Polars' own arithmetic would run out of digits.
     return pl.Series(whole.to_arrow().view(pa.decimal128(38, scale)))
 
 
@@ -150,14 +150,14 @@ def _fit(step: Fraction, ends: Iterable[tuple[Fraction, Fraction]]) -> bool:
 
 
 def check_held(lower: Fraction, upper: Fraction, digit: Fraction, column: pl.DataType, ends: str) -> None:
-    """Refuse bounds, called `ends`, that are no whole multiples of the last digit of a column's type."""
+    """Raise for bounds, called `ends`, that are no whole multiples of the last digit of a column's type."""
     if any((end / digit).denominator != 1 for end in (lower, upper)):
         msg = f"{ends} must be values that a column of type {column} can hold."
         raise ValueError(msg)
 
 
 def check_size(units: Clamping) -> None:
-    """Refuse bounds that are more than 2**30 steps from zero, or apart: sums would not fit into 64 bits."""
+    """Raise for bounds that are more than 2**30 steps from zero, or apart: sums would not fit into 64 bits."""
     if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
         msg = (
             "a value must be at most 2**30 steps, so that sums fit into 64 bits, got values from "
@@ -224,7 +224,7 @@ def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fracti
     return low, high, width
 
 
-#: The least that found clipping bounds of floats are apart.
+#: The least distance between found clipping bounds of floats.
 SMALLEST_SPAN = Fraction(1, 100)
 
 
@@ -255,7 +255,7 @@ def ends_of_person(per_person: object, step: Fraction | None) -> tuple[Fraction,
 
 
 def check_bounds(low: Fraction, high: Fraction, step: Fraction | None, ends: str) -> None:
-    """Refuse bounds, called `ends`, that are no whole multiples of the step, or too large."""
+    """Raise for bounds, called `ends`, that are no whole multiples of the step, or too large."""
     if not max(abs(low), abs(high)) <= _LARGEST:
         msg = f"{ends} must be at most 2**500, got more."
         raise ValueError(msg)

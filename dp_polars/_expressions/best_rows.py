@@ -98,7 +98,7 @@ def _best(
     lowest: bool,
 ) -> PrivateExpr:
     if isinstance(sensitivity, pl.Expr):
-        range_of(1, monotonic)  # checks it
+        range_of(1, monotonic)  # validates it
         if monotonic:
             msg = (
                 "monotonic must be left out where sensitivity is a column: each score is then compared with all "

@@ -204,7 +204,7 @@ def _raw(answers: pl.Series, query: Query) -> pl.Series:
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
-    """Return the values of a column of lists, one after the other, and how many each list has."""
+    """Return the values of a column of lists, one after the other, and the length of each list."""
     return lists.explode(empty_as_null=False), lists.list.len().to_numpy().astype(np.int64)
 
 
@@ -431,7 +431,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> Private
     raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
-        # Sums need no lists. The column's first value is passed on for its type only.
+        # Sums need no lists. The column's first value is passed only for its type.
         parts = (Weigh(query, part) for part in range(len(query.changes())))
         totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
@@ -460,7 +460,7 @@ def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
 
 
 def condition_of(name: str, given_as: IntoColumn, example: str) -> pl.Expr:
-    """Return a condition about the columns of a row, of an argument called `name`, by itself or by its column."""
+    """Return the condition in an argument called `name`: an expression of the columns of a row, or a column's name."""
     condition = pl.col(given_as) if isinstance(given_as, str) else given_as
     is_one = isinstance(condition, pl.Expr) and not condition.meta.has_multiple_outputs()
     if not is_one or isinstance(condition, PrivateExpr) or not condition.meta.root_names():

@@ -1,4 +1,4 @@
-"""The outputs of `agg` that are written with `.dp`: which columns they read, and which rows of these count."""
+"""The outputs of `agg` with `.dp`: the columns that they read, and the rows of these that count."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_by_row(
     if counts_nulls:
         is_counted = (condition & value.is_null()).fill_null(value=False)
         return (pl.when(~is_counted).then(pl.lit(value=True)).otherwise(None),), True
-    # Without `otherwise`, Polars 1 could not read it back from a pickle.
+    # Without `otherwise`, Polars 1 can't read it back from a pickle.
     return (pl.when(condition).then(value).otherwise(None), *columns[1:]), True
 
 
@@ -118,7 +118,7 @@ def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
 
 
 def _chosen(choice: object, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]) -> list[str]:
-    """Return the names of the chosen columns: as they are written, or those of a selector, in the frame's order."""
+    """Return the names of the chosen columns: as written, or from a selector, in the frame's order."""
     match choice:
         case {"ByName": {"names": [*names], "strict": True}}:
             return names

@@ -30,7 +30,7 @@ def share(ours: Accessor) -> Accessor:
 
 
 class _Watch(MetaPathFinder):
-    """Lets others find OpenDP's module, and registers anew after each time that it runs (reloads, too)."""
+    """Lets other finders find OpenDP's module, and registers again each time it runs (also at reloads)."""
 
     def __init__(self, ours: type) -> None:
         self._ours, self._asking = ours, False
@@ -69,7 +69,7 @@ def _register(ours: type, module: ModuleType | None) -> None:
     if theirs is not None:
         shared = [name for name in vars(ours) if not name.startswith("_") and hasattr(theirs, name)]
         methods: dict[str, Any] = {name: _shared(name, ours, theirs) for name in shared}
-        methods["expr"] = property(lambda self: self._expr)  # which their methods read
+        methods["expr"] = property(lambda self: self._expr)  # their methods read it
         # A pickle would look for this class by its name in a module, and no module has it.
         both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda self: (_accessor, (self._expr,))})
     pl.api.register_expr_namespace("dp")(both)
@@ -88,7 +88,7 @@ def _unregister() -> None:
 
 
 def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
-    """Return a method of both packages: a call is ours with a name that they don't have, or a place behind theirs."""
+    """Return a method of both packages: ours for a keyword that only we have, or a place after all of theirs."""
     our, their = getattr(ours, name), getattr(theirs, name)
     our_parameters, their_parameters = inspect.signature(our).parameters, inspect.signature(their).parameters
     keywords = {name: p for name, p in our_parameters.items() if p.kind is p.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""The claim that a file of answers carries."""
+"""The claim in a file of answers."""
 
 from __future__ import annotations
 

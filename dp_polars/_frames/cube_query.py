@@ -48,7 +48,7 @@ _TABLES = "must be a list of tuples of names of dimensions"
 _LARGEST_SCALE, LARGEST_SCALE_OF_TABLES = 2**32, 2**20
 # Combinations of all dimensions need numbers of 64 bits, and the subsets of tables take at most seconds.
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
-# Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
+# Cells of tables that are summed together and fit into the cache; rows per slice of a thread.
 _CACHED, _SLICE = 1 << 17, 1 << 19
 _NONE = Fraction(0)
 
@@ -134,7 +134,7 @@ class CubeRequest(Request):
     has_own_ranges = True
     shares_sums = False
 
-    sizes: tuple[int, ...] = ()  # how many values each dimension has
+    sizes: tuple[int, ...] = ()  # the number of values of each dimension
     # The positions of the dimensions of each wanted table. Empty: one table of all dimensions, as it is drawn.
     tables: tuple[tuple[int, ...], ...] = ()
     drawn: tuple[tuple[int, ...], ...] = ()
@@ -155,9 +155,7 @@ class CubeRequest(Request):
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        said = query.with_claim(
-            replace(query.claim, _loss_weight=None)
-        )  # in which proportions does not depend on the loss
+        said = query.with_claim(replace(query.claim, _loss_weight=None))  # the proportions do not depend on the loss
         asked = {axes: of_table(pipeline.protection, sizes, axes, said) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
@@ -266,7 +264,7 @@ def of_table(protection: Protection, sizes: Axes, axes: Axes, query: Count) -> C
 
 
 def _attained(pipeline: Pipeline, sizes: Axes, parts: Mapping[Axes, tuple[Count, int]]) -> Fraction:
-    """Return which part of their largest losses histograms lose together, at losses in these proportions.
+    """Return the histograms' joint loss as a part of the sum of their largest losses, in these proportions.
 
     `docs/proofs/tables.md`, Theorem 1.
     """
@@ -277,7 +275,7 @@ def _attained(pipeline: Pipeline, sizes: Axes, parts: Mapping[Axes, tuple[Count,
     weights = {axes: part / query.claim._squares for axes, (query, part) in parts.items()}
     if protection.neighboring_relation == "add_or_remove_one":
         together = largest_squares(sizes, rows, weights)
-    else:  # who comes has these rows, or some of them: then the count of all moves by the others
+    else:  # the new person has these rows, or some of them: then the count of all changes by the others
         of_all = sum(
             (weight for axes, weight in weights.items() if math.prod(sizes[axis] for axis in axes) == 1), _NONE
         )
@@ -324,7 +322,7 @@ class CubeQuery(PrivateQuery):
 
 
 def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.DataFrame]]:
-    """Return the dimensions of each table that a cube has, and its counts with their intervals, by its name."""
+    """Return the dimensions of each table of a cube, and its counts with their intervals, by its name."""
     plan, names = cast("CubeRequest", query._request).plan, [*cube.dimensions]
     keys = query._request.keys
     if keys is None or names != keys.columns or not cube.is_of(plan):
@@ -463,7 +461,7 @@ class Cubes:
 def wanted_tables(
     tables: object, weights: object, columns: Sequence[pl.Series], call: str = "cube: tables"
 ) -> dict[Axes, Fraction]:
-    """Return the positions of the dimensions of each table, ascending, and how much it matters."""
+    """Return the positions of the dimensions of each table, ascending, and its weight."""
     names, whose = [column.name for column in columns], call.partition(":")[0]
     if not isinstance(tables, (list, tuple)) or not all(isinstance(one, (list, tuple)) for one in tables):
         msg = f'{call} {_TABLES}, got {given(tables)}.\n\nHint: [("hospital",), ("hospital", "year")].'

@@ -43,7 +43,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NO_UNIT = "every row would be a person of its own afterwards"
-# Which columns a constant fills, by its type.
+# The columns that a constant fills, by its type.
 _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
     (bool, cs.boolean()),
     ((int, float), cs.numeric()),

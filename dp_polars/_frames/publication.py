@@ -48,7 +48,7 @@ class Charged(TypedDict, total=False):
 
 
 class ChargedAndShown(Charged, total=False):
-    """And how frames are shown."""
+    """And options for how frames are shown."""
 
     intervals: Intervals
     min_people: int | None
@@ -247,7 +247,7 @@ def release_with(
     ignore_cache: bool,
     unchecked: bool,
 ) -> Any:  # noqa: ANN401  # a frame of the engine, a cube, or a dict of these
-    """Release a query, or all of a publication as one, by engines that an adapter makes of requests and tables."""
+    """Release a query, or a whole publication as one, by an adapter's engines for requests and tables."""
     if not isinstance(query, Publication):
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
@@ -378,7 +378,7 @@ def publication(
 
 
 def _parts_of(by: object, max_parts: object, protection: Protection) -> Parts:
-    """Return the disjoint parts of arguments that a caller gave."""
+    """Return the disjoint parts from a caller's arguments."""
     if not isinstance(by, Mapping):
         msg = (
             f"publication: by must be a dict of columns and their public values, got {given(by)}.\n\n"
@@ -432,7 +432,7 @@ def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
 
 
 def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:
-    """Refuse queries about other people, of another relation, or that another budget pays for."""
+    """Raise for queries about other people, of another relation, or with another budget."""
     protections = one._protection, other._protection
     units, relations = zip(*((of.privacy_unit, of.neighboring_relation) for of in protections), strict=True)
     for what, got in (("privacy unit", units), ("neighboring_relation", relations)):

@@ -53,7 +53,7 @@ class PeopleRequest(Request):
 
     bounded: Request
     groups: ClassVar[int] = 1
-    answers_groups: ClassVar[bool] = False  # one number is for all groups together
+    answers_groups: ClassVar[bool] = False  # one number for all groups together
 
     @classmethod
     def of_cut(cls, bounded: Request, terms: Terms, most: int) -> PeopleRequest:
@@ -108,7 +108,7 @@ class PeopleRequest(Request):
         spec = HistogramSpec(ask.columns, types, rule, Limits(), people=False)
         return Work(None, None, (spec,), (Output(ask.name, ask.query, types, (0,)),), bounded.rows, per_person)
 
-    # As of a request that is about no columns.
+    # As for a request about no columns.
     _people_output = AnyRequest._people_output
     limits_of = AnyRequest.limits_of
     dropping = AnyRequest.dropping

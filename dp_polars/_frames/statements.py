@@ -60,7 +60,7 @@ _STEPS = {
     "fill_nan": "NaNs are filled",
     "join": "rows are joined with others",
 }
-_LONGEST = 500  # how much of one step is written
+_LONGEST = 500  # the longest text of a transformation
 
 
 def statement_of(
@@ -171,7 +171,7 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
 
 
 def _protection(request: AnyRequest[Asked]) -> str:
-    """Return how much of one person counts, in all rows or, in disjoint parts, in each part."""
+    """Return the limits of one person in words: in all rows or, with disjoint parts, in each part."""
     limited, parts = _limited(request), request.protection.parts_in_words()
     return limited if parts is None else f"{parts} In each part: {limited}"
 
@@ -208,7 +208,7 @@ def _most_of(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
 def _table(pipeline: Pipeline, source: pl.LazyFrame | None) -> Facts:
     if source is None:
         return {"columns": None, "files": None, "before": None}
-    # As they were at `protect`: a statement may be written when they are gone.
+    # As of `protect`: the files may be gone when the statement is written.
     before, urls = steps_and_urls(source)
     files = pl.Series([PurePath(path).name for path, *_ in pipeline.files] + urls, dtype=pl.String)
     return {

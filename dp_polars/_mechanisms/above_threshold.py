@@ -20,7 +20,7 @@ from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, f
 if TYPE_CHECKING:
     from flint import arb
 
-# At a larger rate floats could overflow. A lower one is as private, and at this one as certain.
+# At a larger rate floats could overflow. A lower rate is as private, and at this one answers are as certain.
 _LARGEST_RATE = Fraction(2**900)
 # The largest threshold: no count is larger.
 LARGEST_THRESHOLD = 2**62
@@ -182,7 +182,7 @@ def _of_part(search: Search, histogram: Histogram) -> WithGap:
 def count_runs(histogram: Histogram, size: int) -> tuple[Ints, CountRuns]:
     """Return the runs of candidates with one count, in the order of their codes, and the first code of each.
 
-    Only occupied codes are looked at: all those between two of them are one run of count 0.
+    Only occupied codes are visited: all codes between two of them are one run of count 0.
     """
     groups = len(histogram.sizes)
     # Each group's occupied codes; before, between and after them the other codes, of which there may be none.

@@ -22,7 +22,7 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, below
 from dp_polars._mechanisms.selection import best_rows
 
-# Counts, and those of a model, are clipped to this: so that a difference of two, in units of 1/`UNITS`, has 64 bits.
+# Counts, and those of a model, are clipped to this. Then a difference of two, in units of 1/`UNITS`, has 64 bits.
 _LARGEST_COUNT = 2**45
 
 
@@ -32,7 +32,7 @@ class AdaptivePlan:
 
     sizes: Axes
     first: tuple[Axes, ...]  # measured before all rounds: each dimension is in one of these tables
-    # The tables that may be chosen, and how much each matters: whole numbers.
+    # The tables that may be chosen, with their weights in whole numbers.
     weights: tuple[tuple[Axes, int], ...]
     rounds: int  # the number of rounds if all have the first one's loss; 0: none
     pace: int  # the factor on the next round's loss if a table changed the model by no more than its noise
@@ -76,7 +76,7 @@ class AdaptivePlan:
     def scores(
         self, tables: Mapping[Axes, Ints], modelled: Mapping[Axes, Floats], claims: Mapping[Axes, Claim]
     ) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-        """Return how far off the model is beyond the noise, times the weight: integers, in units of 1/`UNITS`."""
+        """Return the model's error beyond the noise, times the weight: integers, in units of 1/`UNITS`."""
         weights, scores = dict(self.weights), np.empty(len(claims), object)
         for place, (axes, claim) in enumerate(claims.items()):
             noise = Noise(claim.mechanism, claim.rate)
@@ -109,12 +109,12 @@ def _noisy(axes: Axes, counts: Ints, claim: Claim) -> Measured:
 
 
 def _expected(noise: Noise, cells: int) -> float:
-    """Return how far the counts of a table are off by their noise, on average: all together."""
+    """Return the expected sum of the absolute noise in a table."""
     return cells * noise.mean_size
 
 
 def _distance(counts: Ints, modelled: Floats) -> int:
-    """Return Σ│UNITS·n − m│ exactly, m being the numbers of a model rounded to whole units."""
+    """Return Σ│UNITS·n − m│ exactly, with m the numbers of a model, rounded to whole units."""
     exact = np.minimum(counts, _LARGEST_COUNT).astype(np.int64) * UNITS
     rounded = np.rint(np.clip(modelled, 0, _LARGEST_COUNT) * UNITS).astype(np.int64)
     apart = np.abs(exact - rounded)

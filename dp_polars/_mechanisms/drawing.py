@@ -45,7 +45,7 @@ _GROUPS = 1 << 19
 _DENSE_UP_TO = 5
 # Rows or cells per chunk, so that temporaries stay in the cache.
 _CHUNK = 1 << 17
-# The number of rows in a group from which `_ranked_of_many` is faster, and how many of them it samples.
+# The number of rows in a group from which `_ranked_of_many` is faster, and the size of its sample.
 _LONG, _SAMPLE = 1 << 15, 1 << 12
 
 
@@ -172,13 +172,13 @@ def _rectangle(codes: SignedInts, begins: Ints, lengths: Ints, fill: int) -> Sig
 
 
 def _totals(rows: SignedInts, size: int) -> Ints:
-    """Return how many rows of each group count."""
+    """Return the number of counted rows in each group."""
     totals: Ints = np.add.reduce((rows < size).view(np.uint8), axis=1, dtype=np.int64)
     return totals
 
 
 def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple[Slots, Ints]:
-    """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least `far`."""
+    """Return slots of the quantiles, and the number of codes they leave out, all with a gap of at least `far`."""
     totals = _totals(rows, size)
     first, last = near_ranks(totals, alpha, far)
     low, high = int(first.min()), min(int(last.max()) + 1, rows.shape[1])
@@ -193,7 +193,7 @@ def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple
 
 
 def _ranked(rows: SignedInts, low: int, high: int) -> SignedInts:
-    """Return each group's rows of the ranks from `low` up to, without, `high`, ascending. Reorders its argument."""
+    """Return each group's rows of the ranks from `low` up to, but not including, `high`, ascending; reorder `rows`."""
     if low:
         rows.partition(low, axis=1)
         rows = rows[:, low:]
@@ -257,7 +257,7 @@ def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
 
 
 def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
-    """Return the results of some work on whole groups of a histogram, slice by slice, in their order."""
+    """Return the results of `work` on whole groups of a histogram, slice by slice, in their order."""
     return of_parts(lambda part: work(Runs.of_counts(part.codes, part.weights, part.sizes)), histogram)
 
 

@@ -39,12 +39,12 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True)
 class Histogram:
-    """Σ weight of each (group, code) that has rows, ordered by group and then by code."""
+    """Σ weight of each (group, code) with rows, ordered by group and then by code."""
 
     # Shape (n,): the code, and its weight (rows, people, or units of a public step).
     codes: Ints
     weights: Ints
-    sizes: Ints  # shape (g,): how many codes of each public group are here (may be 0)
+    sizes: Ints  # shape (g,): the number of codes of each public group (may be 0)
 
     @classmethod
     def of_cells(
@@ -163,7 +163,7 @@ def is_dense(size: int, codes: NDArray[np.integer], lengths: Ints) -> bool:
 def of_row_slices(
     work: Callable[[NDArray[Any], Ints], T], size: int, codes: NDArray[Any], lengths: Ints, rows: int
 ) -> list[T]:
-    """Return the results of some work on the rows of whole groups, slice by slice, in their order."""
+    """Return the results of `work` on the rows of whole groups, slice by slice, in their order."""
     most = max(1, _SLICE_CELLS // (size + 1)) if is_dense(size, codes, lengths) else rows
     bounds = offsets(lengths)
     parts = list(slices(lengths, rows, most))
@@ -184,7 +184,7 @@ def counts_of(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
 def cells_of(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
     """Return a number for the group and code of each row, ascending with the group and then with the code."""
     cells = np.repeat(np.arange(len(lengths)) * (size + 1), lengths)
-    # NumPy adds int64 and uint64 as floats, whatever type the result has, and so rounds cells from 2**53 on.
+    # NumPy adds int64 and uint64 as floats for any result type, and so rounds cells from 2**53 on.
     cells += codes.view(np.int64) if codes.dtype == np.uint64 else codes
     return cells
 
@@ -223,13 +223,13 @@ class Runs:
         running = offsets(counts)
         edges = running[offsets(sizes)]
         totals = np.diff(edges)
-        if len(sizes) == 1:  # nothing is before it
+        if len(sizes) == 1:  # no row is before it
             return cls(codes, running[:-1], running[1:], sizes, totals)
         before = np.repeat(edges[:-1], sizes)
         return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
 
     def nth_unoccupied(self, n: Ints) -> Ints:
-        """Return, for each group, the n-th code (from 0) that has no run."""
+        """Return, for each group, the n-th code (from 0) without a run."""
         owner = owners(self.sizes)
         passed = owner[self.codes - positions(0, self.sizes) <= n[owner]]
         return n + np.bincount(passed, minlength=len(self.sizes))
@@ -399,10 +399,10 @@ class CountScore:
     ranks = None
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        return Fraction(1 if relation == "add_or_remove_one" else 2)  # a replacement moves two counts, apart
+        return Fraction(1 if relation == "add_or_remove_one" else 2)  # a replacement moves two counts in opposite ways
 
     def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        return ALL  # two counts of one group move apart as far
+        return ALL  # two counts of one group move as far, in opposite ways
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         best: SignedInts = counts.max(axis=1, keepdims=True)

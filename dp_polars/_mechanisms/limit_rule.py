@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LimitKind: TypeAlias = Literal["linear", "norm", "root", "selection"]
 Value = TypeVar("Value", int, Fraction)
 
-# Parts of a loss, and how many people T should be beyond the scale 1/ε of the choice.
+# Parts of a loss; T should be at least this many times the scale 1/ε of the choice.
 _PARTS = tuple(Fraction(percent, 100) for percent in (2, 3, 5, 7, 10, 15, 20, 30))
 _ENOUGH = 8
 # The largest part from a number of cells on.
@@ -53,7 +53,7 @@ _POWER, _POWER_PER_LOG, _LARGEST_POWER = Fraction(11, 5), Fraction(6, 5), Fracti
 # Bounds: a person beyond one has several rows. o by candidate: small ones of columns of fractions are likely, too.
 _ROWS_BEYOND = 16
 _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
-# For quantiles, to which wider bounds do hardly any harm. They are found by a smaller part.
+# For quantiles: wider bounds do hardly any harm, so a smaller part finds them.
 _OF_RANKS, _ENOUGH_OF_RANKS = (Fraction(1, 8), Fraction(1, 4)), 1
 
 # T and o are rounded up, except for less than this, which exceeds the radius of any interval of 128 bits. And their
@@ -82,11 +82,11 @@ class Rule(Generic[Value]):
     candidates: tuple[Value, ...]
     targets: tuple[int, ...]  # T
     offsets: tuple[int, ...]  # o
-    at_median: bool = False  # whether no more than half of all people may lie beyond, however large T is
+    at_median: bool = False  # whether at most half of all people may be beyond, for any T
 
     @property
     def counted(self) -> tuple[int | Fraction, ...]:
-        """For which b the number of people beyond b is needed: the candidates, after 0 if all people are compared."""
+        """The numbers b with a needed N(b): the candidates, after 0 if all people are compared."""
         return (0, *self.candidates) if self.at_median and self.candidates[0] != 0 else self.candidates
 
     @property
@@ -95,7 +95,7 @@ class Rule(Generic[Value]):
         return 2 if self.at_median else 1
 
     def scores(self, beyond: Ints) -> Ints:
-        """Return the scores of the candidates. `beyond`: how many people lie beyond each b of `counted`."""
+        """Return the scores of the candidates. `beyond`: the number of people beyond each b of `counted`."""
         of_candidates = beyond[-len(self.candidates) :]
         surplus = np.maximum(of_candidates - np.array(self.targets, np.int64), 0)
         if self.at_median:
@@ -149,7 +149,7 @@ def bound_rule(loss: Loss, noise: Fraction | None, candidates: Iterable[Fraction
     `noise`: for the grid of quantiles, which should leave nobody beyond.
     """
     values, of_ranks = tuple(candidates), noise is None
-    # Nothing for 0 and the smallest upper bound: a column has values. Those below 0 are rarer.
+    # The offset is 0 for 0 and for the smallest upper bound: a column has values. Negative upper bounds are rarer.
     free = 1 if values[-1] < 0 else 2
     small, large = _OF_RANKS if of_ranks else (_UP_TO_ONE, _ABOVE_ONE)
     steps = (Fraction(0) if i < free else small if abs(b) <= 1 else large for i, b in enumerate(values))
@@ -168,7 +168,7 @@ def bounds_up_to(smallest: Fraction, largest: Fraction) -> tuple[Fraction, ...]:
 
 
 def _epsilon(loss: Loss) -> arb:
-    """Return the ε of a choice, or about that of bounded range."""
+    """Return the ε of a choice, in rho approximately that of bounded range."""
     return ball(loss.value) if loss.unit == "epsilon" else ball(8 * loss.value).sqrt()
 
 

@@ -36,7 +36,7 @@ from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 if TYPE_CHECKING:
     from flint import arb
 
-# Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
+# The first bits of U to look up: their table of 2**16 values stays in the cache.
 _GUIDE_BITS = 16
 _CELL = np.uint64(64 - _GUIDE_BITS)
 # The least number of draws per entry for which a table pays: an entry costs about as much as 50 draws.
@@ -260,7 +260,7 @@ def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
 
 
 def check_scale(claim: Claim) -> None:
-    """Refuse noise that would not fit into 64 bits."""
+    """Raise for noise that would not fit into 64 bits."""
     if not (claim._is_open or claim.rate * LARGEST_SCALE >= 1):
         msg = f"the noise must have a scale of at most 2**50, got more for {claim.loss}.\n\nHint: take a wider step."
         raise ValueError(msg)
@@ -273,7 +273,7 @@ def noise_bound(claim: Claim, beta: float) -> int:
 
 def noise_bound_at(mechanism: Mechanism, rate: Fraction, beta: float) -> int:
     """Return `noise_bound` for noise at a rate."""
-    scale = float(max(1 / rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-15
+    scale = float(max(1 / rate, Fraction(1, 64)))  # at a smaller scale too, P(|noise| > 0) is below 1e-15
     return _NOISE[mechanism][1](scale, beta)
 
 
@@ -402,7 +402,7 @@ def _checked(values: ArrayLike) -> NDArray[np.int64]:
     """Return the values clamped to ±LARGEST_VALUE: that brings neighbours closer, never further apart."""
     wanted = "values must be integers of at most 64 bits in an array, or Python integers in lists of equal lengths"
     if isinstance(values, (int, list, tuple)):
-        # As objects: NumPy's choice of a type would depend on how large the numbers are.
+        # As objects: otherwise NumPy's type would depend on the size of the numbers.
         array = np.asarray(values, dtype=object)
         for value in array.flat:
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -478,7 +478,7 @@ def _geometric(count: int, scale: Fraction, rng: Rng) -> _Whole:
         return number
 
     word = rng(count)
-    rounded = float(max(scale, Fraction(1, 2**1000)))  # at a smaller scale too, all that floats decide is 0
+    rounded = float(max(scale, Fraction(1, 2**1000)))  # at a smaller scale too, floats only return 0
     low = word.astype(np.float64)
     np.maximum(low, 1.0, out=low)
     low *= 2.0**-64
@@ -506,8 +506,8 @@ def _exact_floor(uniform: Uniform, scale: Fraction) -> int:
 def _remainders(count: int, shift: int, scale: Fraction, rng: Rng) -> NDArray[np.int64]:
     """Return L from 0 to 2**shift − 1 with P(L) ∝ exp(−L/scale): uniform, and accepted with probability exp(−L/scale).
 
-    The lowest bits of a word are L, the others the leading bits of the coin. It comes down tails with a probability
-    below 2**shift/scale <= 2**(1 − _DIRECT_BITS).
+    The lowest bits of a word are L, the others the leading bits of the coin. It shows tails with a probability below
+    2**shift/scale <= 2**(1 − _DIRECT_BITS).
     """
     surely_accepted = np.uint64(2 ** (65 - _DIRECT_BITS))
     out = np.empty(count, np.int64)
@@ -544,7 +544,7 @@ def _coins(size: _Whole, variance: Fraction, scale: int, rng: Rng) -> NDArray[np
     np.minimum(z, _FAR, out=z)
     chance = np.exp(np.negative(z, out=z), out=z)
     chance *= 2.0**64
-    # U lies between word and word + 1 units of 2**-64.
+    # U is between word and word + 1 units of 2**-64.
     uniform = word.astype(np.float64)
     not_tails = uniform < chance * (1 + _COIN_SLACK)
     uniform += 1

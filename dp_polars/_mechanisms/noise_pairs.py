@@ -1,4 +1,4 @@
-"""The noise of a sum and of a count together: how far both are off, and which means they allow.
+"""The joint noise of a sum and of a count: their errors, and the means that they allow.
 
 Proof: `docs/proofs/mean-intervals.md`.
 """
@@ -31,7 +31,7 @@ class NoisePair:
 
     is_laplace: bool
     scales: tuple[float, float]  # of these variables: the scale, or the standard deviation
-    slack: tuple[float, float]  # how far X and Y are from them at most
+    slack: tuple[float, float]  # the largest distance of X and Y from them
 
     @classmethod
     def of(cls, of_sum: Claim, of_count: Claim, bits: tuple[int, int] = (0, 0)) -> NoisePair:
@@ -44,7 +44,7 @@ class NoisePair:
         return cls(of_sum._has_epsilon, (p, r), (s, t))
 
     def may_be(self, off: ArrayLike, by: ArrayLike, beta: float, times: ArrayLike = 1.0) -> NDArray[np.bool_]:
-        """Return whether times·X − by·Y is as far from 0 as this with a probability above `beta`, or nearly so."""
+        """Return whether times·X − by·Y is at least this far from 0 with a probability above `beta`, or nearly so."""
         by, times = np.abs(by), np.abs(times)
         far = np.maximum(np.abs(off) - times * self.slack[0] - by * self.slack[1], 0.0)
         if not self.is_laplace:
@@ -53,7 +53,7 @@ class NoisePair:
         return np.asarray(_tail_of_laplace(far, times * self.scales[0], by * self.scales[1]) > beta * _CAUTION)
 
     def bound(self, by: float, beta: float, times: float = 1.0) -> float:
-        """Return how far times·X − by·Y is off at most, but for a probability of `beta`."""
+        """Return a bound on times·X − by·Y that fails with probability `beta`."""
         low, high = 0.0, 1.0
         while self.may_be(high, by, beta, times):
             low, high = high, 2 * high
@@ -119,7 +119,7 @@ class NoisePair:
 def _tail_of_laplace(far: Floats, one: ArrayLike, other: ArrayLike) -> Floats:
     """Return P(│X + Y│ > far) for Laplace variables of two scales p ≥ r: (p²·e^(−far/p) − r²·e^(−far/r))/(p² − r²).
 
-    It is written so that nothing cancels if the scales are alike.
+    The form avoids cancellation if the scales are alike.
     """
     p, ratio = np.maximum(one, other), np.minimum(one, other) / np.maximum(one, other)
     u, ratio = far / p, np.maximum(ratio, 1e-200)
@@ -129,12 +129,12 @@ def _tail_of_laplace(far: Floats, one: ArrayLike, other: ArrayLike) -> Floats:
 
 
 def _slack_of_laplace(scale: float) -> float:
-    """Return how far discrete Laplace noise is from a Laplace variable of its scale."""
+    """Return the largest distance of discrete Laplace noise from a Laplace variable of its scale."""
     return 1 - scale * math.log(2 / (1 + math.exp(-1 / scale)))
 
 
 def _slack_of_normal(deviation: float) -> float:
-    """Return how far discrete Gaussian noise is from a normal variable of its deviation, but for less than 1e-32."""
+    """Return the distance of discrete Gaussian noise from a normal variable, exceeded with less than 1e-32."""
     if deviation >= 1.2:
         return 0.5 + max(0.05, 0.6 / deviation)
     return 1.0 if deviation >= 0.5 else 2.0

@@ -1,4 +1,4 @@
-"""Choices that come with their gap: permute-and-flip with a noisy gap."""
+"""Choices with their gap: permute-and-flip with a noisy gap."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WithGap: TypeAlias = "tuple[Ints, Ints]"
 
 @dataclass(frozen=True)
 class Between:
-    """Bounds of numbers from both sides by floats, such as logarithms of arrival times: shape (n,)."""
+    """Lower and upper bounds of numbers, as floats, such as logarithms of arrival times: shape (n,)."""
 
     low: Floats
     high: Floats
@@ -50,7 +50,7 @@ class Between:
     def floors(self) -> tuple[Ints, NDArray[np.bool_]]:
         """Return the whole parts, at most LARGEST_GAP, and whether they are certain."""
         low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (self.low, self.high))
-        decided = low == high  # not so of a bound that is no number
+        decided = low == high  # false for a bound that is no number
         whole = np.zeros(len(low), np.int64)
         whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_GAP)
         return whole, decided
@@ -133,7 +133,7 @@ class _Race:
 def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, law: RacingLaw) -> Ints:
     """Return the positions of all blocks that may arrive first or second in their groups, ascending."""
     begins, low = starts(sizes), _bound(leading_bits(drawn), exponents, m, law, -1)
-    # Both of the two blocks that may arrive earliest have arrived by then.
+    # By then, the two blocks with the earliest possible times have arrived.
     latest = np.full(len(sizes), -math.inf)
     rest = low
     for _ in range(2):

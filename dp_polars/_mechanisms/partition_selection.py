@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 SMALLEST_DELTA = Fraction(1, 2**1000)
 # The error of `PartitionSelection.floats`, absolute and relative.
 _SLACK = 2.0**-37
-# More people than there can be.
+# More people than can exist.
 _NEVER = 2**62
-# Terms of a tail that are added up one by one. For a larger deviation the tail is bounded by integrals.
+# Terms of a tail that are summed. For a larger deviation, integrals bound the tail.
 _MOST_TERMS = 2**15
 
 
@@ -49,11 +49,11 @@ class KeySelection(ABC):
 
     @abstractmethod
     def chances(self, people: Ints) -> NDArray[np.float64]:
-        """Return with which probability each key is shown, as floats: for people, not for privacy."""
+        """Return the probability that each key is shown, as floats: for people, not for privacy."""
 
     @abstractmethod
     def people_for(self, chance: float) -> int:
-        """Return from how many people on a key is shown with a probability of at least `chance`."""
+        """Return the number of people from which on a key is shown with a probability of at least `chance`."""
 
 
 def delta_of_one_key(delta: Fraction, keys: int) -> Fraction:
@@ -149,7 +149,7 @@ class PartitionSelection(KeySelection):
         return ahead
 
     def real(self, people: int) -> arb:
-        """Return a ball with π(people), at least 1 number of them, before it is cut to 1."""
+        """Return a ball with π(people), for at least 1 person, before it is clipped to 1."""
         epsilon, delta, first = ball(self.epsilon), ball(self.delta), min(people, self.turning_point)
         base = (-epsilon).expm1()
         rise = delta * ((first - 1) * epsilon).exp() * (-first * epsilon).expm1() / base
@@ -159,7 +159,7 @@ class PartitionSelection(KeySelection):
 
 @dataclass(frozen=True)
 class GaussianThreshold(KeySelection):
-    """Show a key if its number of people plus discrete Gaussian noise is at least a threshold, that of `threshold_for`.
+    """Show a key if its number of people plus discrete Gaussian noise is at least `threshold_for`'s threshold.
 
     `docs/proofs/keys.md`, Theorem 3.
     """

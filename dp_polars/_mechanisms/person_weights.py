@@ -17,7 +17,7 @@ from dp_polars._base.numbers import Ints
 #: A weight of one has this many parts, as a power of 2.
 UNIT_BITS = 20
 UNIT = 1 << UNIT_BITS
-# More rows of one person in a group count as these, so that no arithmetic leaves 64 bits.
+# More rows of one person in a group count as these, so that all numbers fit into 64 bits.
 _MOST_ROWS = {1: 1 << 30, 2: 1 << 20}
 # Below `UNIT` by more than the errors of three rounded float operations, so that weights are never too large.
 _SAFE_UNIT = float(UNIT) * (1 - 2.0**-50)
@@ -46,10 +46,10 @@ class Arithmetic(Protocol):
 
 @dataclass(frozen=True)
 class PersonWeight:
-    """How much of a person counts: first a cap for each group, then a norm of all groups together.
+    """The weight of a person: first a cap for each group, then a norm of all groups together.
 
-    A person has n rows in a group that contribute. m = min(n, `cap`) of them would count, and the norm is Σ m^`power`
-    over the groups. Beyond `limit`, the weight is as much below 1 as brings the norm of all weighted parts down to it.
+    A person has n contributing rows in a group. m = min(n, `cap`) of them would count, and the norm is Σ m^`power` over
+    the groups. Beyond `limit`, the weight is below 1 and reduces the norm of all weighted parts to the limit.
     """
 
     cap: int | None  # rows in each group. None: all of them.
@@ -57,7 +57,7 @@ class PersonWeight:
     power: Literal[1, 2]
 
     def counted(self, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
-        """Return how many of a person's rows in a group would count, but for the norm."""
+        """Return the number of a person's rows in a group that would count without the norm."""
         most = of.whole(min(self.cap or _MOST_ROWS[self.power], _MOST_ROWS[self.power]))
         return of.choose(rows < most, rows, most)
 
@@ -68,7 +68,7 @@ class PersonWeight:
 
     @property
     def most(self) -> int:
-        """The most that the norm may be, in numbers that fit into the arithmetic."""
+        """The largest norm, in numbers that fit into the arithmetic."""
         assert self.limit is not None
         return min(self.limit, 1 << 30 * self.power)
 
@@ -76,7 +76,7 @@ class PersonWeight:
         return of.whole(self.most) < norm
 
     def of_norm(self, norm: Any, of: Arithmetic) -> Any:  # noqa: ANN401
-        """Return the weight of a person, in parts: `UNIT` for all within the limit, which whole numbers decide."""
+        """Return the weight of a person, in parts: `UNIT` for all within the limit, as whole numbers decide."""
         beyond = self.is_beyond(norm, of)
         by = of.choose(beyond, norm, of.whole(self.most))
         if self.power == 1:
@@ -95,7 +95,7 @@ class PersonWeight:
 
 
 def part_of(total: Any, weight: Any, bits: int, of: Arithmetic) -> Any:  # noqa: ANN401
-    """Return a person's sum in a group times the weight of the rows, in parts of 2**−bits, cut toward zero."""
+    """Return a person's sum in a group times the weight of the rows, in parts of 2**−bits, rounded toward zero."""
     negative = total < of.whole(0)
     absolute = of.choose(negative, of.whole(0) - total, total)
     high = of.quotient(absolute, of.whole(UNIT))
@@ -122,12 +122,12 @@ ARRAYS: Arithmetic = _Arrays()
 
 
 def rounded(parts: Any, bits: int) -> Any:  # noqa: ANN401
-    """Return the whole number that is nearest to a number of parts, ties up."""
+    """Return the whole number nearest to a number of parts, ties up."""
     return parts if not bits else (parts + (1 << (bits - 1))) >> bits
 
 
 def ends_of(parts: Ints, bound: int, bits: int) -> tuple[Ints, Ints]:
-    """Return the whole numbers next to a confidence interval around a number of parts, outside of it."""
+    """Return the nearest whole numbers around a confidence interval of parts."""
     return (parts - bound) >> bits, -((-(parts + bound)) >> bits)
 
 

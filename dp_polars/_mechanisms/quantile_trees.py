@@ -34,7 +34,7 @@ Bits = NDArray[np.uint8]
 
 # Digits are the leading bits of 32.
 MOST_BITS = 32
-# A cell is halved while it has more rows than this plus twice the wanted ones: halving costs an eighth of a byte a row,
+# A cell is halved while it has more rows than this plus twice the wanted ones. Halving costs an eighth of a byte a row,
 # drawing costs a digit and its place in a sort.
 _ROWS_LEFT_WHOLE = 32
 # Random bytes per batch.
@@ -44,7 +44,7 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of each group that have rows, ascending."""
+    """The cells of each group with rows, ascending."""
 
     # Shape (n,): the first pair, log2 of the number of pairs, and the number of rows, at least 1.
     codes: Ints
@@ -132,7 +132,7 @@ class _Window:
     # Shape (n,): the rank of the first row among the rows of all groups, and the group of the cell.
     ranks: Ints
     group: Ints
-    # Shape (n,): the ranks that are wanted in that group.
+    # Shape (n,): the wanted ranks in that group.
     low: Ints
     high: Ints
 
@@ -145,7 +145,7 @@ class _Window:
         return wanted
 
     def are_large(self) -> NDArray[np.bool_]:
-        """Return which cells to halve: those with far more rows than are wanted."""
+        """Return which cells to halve: those with far more rows than wanted ones."""
         wanted = self.wanted()
         large: NDArray[np.bool_] = self.counts > 2 * wanted + _ROWS_LEFT_WHOLE
         return large & (wanted > 0) & (self.bits > 0)
@@ -173,9 +173,9 @@ class _Window:
         return every.at(np.argsort(every.ranks, kind="stable"))
 
     def with_digits(self, rng: Rng) -> tuple[Ints, Bits, Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the codes, bits and counts of cells that have one pair each wherever rows are wanted.
+        """Return the codes, bits and counts of cells, with one pair each at the wanted rows.
 
-        Also return each cell's group, whether it lies before the wanted ranks, and whether it lies at them.
+        Also return each cell's group, whether it is before the wanted ranks, and whether it is at them.
         """
         wanted = self.wanted() > 0
         split = np.flatnonzero(wanted & (self.bits > 0))
@@ -186,7 +186,7 @@ class _Window:
         keys.sort()
         new = run_starts(keys)
         keys = keys[new]
-        # A cell becomes as many as its rows have pairs, or stays one.
+        # A cell is divided into its rows' pairs, or stays one.
         pieces = np.ones(len(wanted), np.int64)
         pieces[split] = np.bincount(keys >> width, minlength=len(split))
         origin = owners(pieces)
@@ -203,7 +203,7 @@ def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
 
 
 def _binomial_halves(counts: Ints, rng: Rng) -> Ints:
-    """Return how many of n fair coins come down heads, exactly, for each n of `counts` (at least 1)."""
+    """Return the number of heads among n fair coins, exactly, for each n of `counts` (at least 1)."""
     bounds = offsets((counts + 7) // 8)
     last = bounds[1:] - 1
     masks = (np.uint8(255) >> ((8 - counts % 8) % 8).astype(np.uint8)).astype(np.uint8)
@@ -257,21 +257,21 @@ class Node:
 
 
 def levels_of(count: int) -> int:
-    """Return ⌈log₂(count + 1)⌉: how many levels a tree of `count` quantiles needs."""
+    """Return ⌈log₂(count + 1)⌉: the number of levels in a tree of `count` quantiles."""
     return count.bit_length()
 
 
 def tree(alphas: Sequence[Fraction]) -> Node:
     """Return the tree of ascending quantiles strictly between 0 and 1, with as few levels as possible.
 
-    The top of each part is the quantile nearest to its middle that allows this: that one has the smallest range.
-    The α-quantile of all rows is the (α − a)/(b − a)-quantile of those between the a- and the b-quantile.
+    The top of each part is the quantile nearest to its middle that allows this: it has the smallest range. The
+    α-quantile of all rows is the (α − a)/(b − a)-quantile of those between the a- and the b-quantile.
     """
 
     def of(first: int, last: int, low: Fraction, high: Fraction) -> Node | None:
         if first == last:
             return None
-        most = 2 ** (levels_of(last - first) - 1) - 1  # of one side
+        most = 2 ** (levels_of(last - first) - 1) - 1  # on one side
         tops = range(max(first, last - 1 - most), min(last - 1, first + most) + 1)
         parts = {top: (alphas[top] - low) / (high - low) for top in tops}
         top = min(tops, key=lambda i: abs(parts[i] - Fraction(1, 2)))
@@ -385,7 +385,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
 
 
 def _runs(cells: Cells, begin: Ints, end: Ints) -> Runs:
-    """Return the histogram of the cells from `begin` up to `end` of each group, which have one pair each."""
+    """Return the histogram of the cells from `begin` up to `end` of each group; each cell must have one pair."""
     sizes, totals = end - begin, cells.totals
     at = positions(begin, sizes)
     upto = np.cumsum(cells.counts)[at] - np.repeat(starts(totals), sizes)

@@ -57,7 +57,7 @@ class RacingLaw:
         return 0.0 if k == 1 else max(0.0, math.log(self.odds(k) / beta))
 
 
-# A word that is no key here does not race: it raises KeyError.
+# A mechanism without a key here does not race: it raises KeyError.
 LAWS: dict[Mechanism, RacingLaw] = {
     # McKenna & Sheldon 2020: against each single candidate the chance is half its coin.
     "permute_and_flip": RacingLaw(
@@ -267,8 +267,8 @@ class Blocks:
     # themselves (2**-53 if they were rounded once) and by 2**-46/rate in addition.
     gaps: Gaps
     starts: Ints  # shape (g,), strictly ascending: no group is empty
-    # Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
-    # floats can't decide.
+    # Group -> its blocks in exact numbers, in their order, then the left-out ones. Called only for races that floats
+    # leave undecided.
     exact: Callable[[int], ExactBlocks]
     # Shape (n,): how many candidates have this score; a block of none never wins. None: one each.
     multiplicities: SignedInts | None = None
@@ -368,9 +368,9 @@ def _rule_out(
         starts = np.searchsorted(raced, blocks.starts[first - 1 : last])
         starts[0] = 0
         sizes = lengths_from(starts, len(raced))
-        some = sizes > 0  # not the groups without a near block in this batch
+        some = sizes > 0  # without groups that have no near block in this batch
         bound = np.minimum.reduceat(high, starts[some])
-        with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
+        with np.errstate(over="ignore", invalid="ignore"):  # no number is below infinity times zero
             bound *= (1 + _FIRST_SLACK) if plain else (1 + _FIRST_SLACK) * _FIRST_UNIT
             if goes_on:
                 bound[0] = min(bound[0], earliest)
@@ -387,7 +387,7 @@ def _rule_out(
 def _near_batches(blocks: Blocks, rate: Fraction, far: Ints) -> Iterator[tuple[Ints, GapArray, SignedInts | None]]:
     """Yield the positions of the blocks that are raced one by one, ascending, their gaps and multiplicities.
 
-    Adds to `far`, group by group, how many candidates the other blocks have.
+    Adds to `far`, group by group, the number of candidates in the other blocks.
     """
     pending: list[tuple[Ints, GapArray, SignedInts | None]] = []
     count, total = 0, len(blocks.gaps)
@@ -419,7 +419,7 @@ def _merge(batches: list[tuple[Ints, GapArray, SignedInts | None]]) -> tuple[Int
 
 
 def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
-    """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
+    """Return which blocks are raced one by one: rate·gap is at most FAR, up to the rounding of a float."""
     most = Fraction(FAR) / rate
     limit = float_of(most) if gaps.dtype.kind == "f" else min(math.floor(most), np.iinfo(gaps.dtype).max)
     return gaps <= limit
@@ -435,12 +435,12 @@ def _rough_exponents(gaps: GapArray, rate: Fraction) -> NDArray[np.float32]:
     if gaps.dtype.kind == "f":
         return exponents_of(gaps, rate).astype(np.float32)
     rough = gaps.astype(np.float32)
-    rough *= np.float32(float(min(rate, Fraction(2**100))))  # of whole gaps, only zero is near at such a rate
+    rough *= np.float32(float(min(rate, Fraction(2**100))))  # at such a rate, the only near whole gap is zero
     return rough
 
 
 def leading_bits(words: NDArray[np.uint64]) -> Floats:
-    """Return the leading bits of V: V itself lies less than `V_STEP` above."""
+    """Return the leading bits of V: V itself is less than `V_STEP` above."""
     v = (words >> np.uint64(64 - _V_BITS)).astype(np.float64)
     v *= V_STEP
     return v
@@ -451,7 +451,7 @@ def _sharp_times(
 ) -> tuple[Floats, Floats]:
     """Return bounds of arrival times, as sharp as the drawn bits allow."""
     v, scale = leading_bits(words), np.exp(exponents)
-    with np.errstate(divide="ignore"):  # log1p(−1) is −inf, and rightly so
+    with np.errstate(divide="ignore"):  # log1p(−1) is −inf, as it should be
         low, high = -np.log1p(-v), -np.log1p(-(v + V_STEP))
     if m is not None:
         low, high = low / m, high / m

@@ -33,8 +33,8 @@ _TAIL = 1e-11
 _SLACK = 1e-9
 # A higher rate has less noise; at this one a draw is nonzero with a probability below 1e-27.
 _HIGHEST_RATE = 64.0
-# Below this standard deviation a discrete Gaussian is summed up. From it on, φ is a sum of bells around the multiples
-# of 2π (Poisson): all but three of them together are below exp(−39) of it.
+# Below this standard deviation, sum up a discrete Gaussian. From it on, φ is a sum of bells around the multiples of 2π
+# (Poisson): all but three of them together are below exp(−39) of it.
 _SMALL = 1
 # In standard deviations: a mean of many draws is farther off with a probability of about 0.05 (or a half).
 _NEAR = (1.8, 2.4)
@@ -86,7 +86,7 @@ class Noise:
         return weights / (1 + 2 * weights.sum()), squares
 
     def log_characteristic(self, t: Floats) -> Floats:
-        """Return ln φ(t), for t from 0 to π: relative to itself, off by some units in the last place."""
+        """Return ln φ(t), for t from 0 to π, with a relative error of some units in the last place."""
         if self.mechanism == "discrete_laplace":
             return -np.log1p((np.sin(t / 2) / math.sinh(self._rate / 2)) ** 2)
         weights, squares = self._weights
@@ -222,7 +222,7 @@ UNITS = 1 << 16
 _LARGEST = 2.0**42
 # Loss weights are parts of 2**16. A histogram with less than this part of an equal weight is not drawn.
 _PARTS, _LEAST_SHARE = 1 << 16, 0.05
-# All ways in which a person's combinations may agree are tried, up to this number of combinations and ways.
+# Up to this number of combinations and ways, we try all ways in which a person's combinations may agree.
 _MOST_MEETING, _MOST_WAYS = 6, 10_000
 # Stop if the mean variance is at most this much above the least one, as a part of it, or after this many steps.
 _GAP, _STEPS = 1e-3, 2000
@@ -294,7 +294,7 @@ def largest_squares(sizes: Axes, rows: Sequence[int], weights: Mapping[Axes, Fra
     found: dict[frozenset[int], Fraction] = {}
 
     def meet(axes: frozenset[int]) -> Fraction:
-        """Return the weight of all histograms in which combinations meet that agree in these dimensions."""
+        """Return the weight of all histograms with the same cell for combinations that agree in these dimensions."""
         if axes not in found:
             found[axes] = sum((weight for one, weight in weights.items() if axes.issuperset(one)), Fraction(0))
         return found[axes]
@@ -315,7 +315,7 @@ def largest_squares(sizes: Axes, rows: Sequence[int], weights: Mapping[Axes, Fra
 
 @cache
 def _partitions(number: int, most: int) -> list[tuple[int, ...]]:
-    """Return the ways to give things values, up to their names: at most this number of different ones."""
+    """Return the ways to partition things, as labels: at most this number of different ones."""
     ways: list[tuple[int, ...]] = [()]
     for _ in range(number):
         ways = [(*way, value) for way in ways for value in range(min(len({*way}) + 1, most))]
@@ -326,7 +326,7 @@ def _partitions(number: int, most: int) -> list[tuple[int, ...]]:
 class TablePlan:
     """The draws for each table; all fields are public."""
 
-    sizes: Axes  # how many values each dimension has
+    sizes: Axes  # the number of values of each dimension
     tables: tuple[Axes, ...]  # the dimensions of each wanted table, ascending
     noises: tuple[tuple[Axes, Noise], ...]  # the dimensions of each histogram, and the noise on its counts
 
@@ -465,12 +465,12 @@ class TablePlan:
         }
 
     def of_distribution(self, tables: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
-        """Return tables without negative numbers, which agree but for floats, in units as `fitted`."""
+        """Return tables without negative numbers, which agree up to floats, in units as `fitted`."""
         return self._without_negatives(self._residuals(tables))
 
     @property
     def degrees(self) -> int:
-        """How many numbers all tables have that are free, but for the total."""
+        """The number of free numbers in all tables, except the total."""
         return sum(math.prod(self.sizes[axis] - 1 for axis in axes) for axes in below(self.tables) if axes)
 
     def bound(self, axes: Axes, mask: NDArray[np.bool_], beta: float) -> float:
@@ -518,7 +518,7 @@ def _places_of(axes: Axes, subset: Axes) -> Axes:
 
 
 def _residual(table: Floats) -> Floats:
-    """Return a table less its mean along each dimension."""
+    """Return a table minus its mean along each dimension."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table

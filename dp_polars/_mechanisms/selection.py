@@ -46,7 +46,7 @@ _MANY = 1 << 12
 _MOST_GAPS = 1 << 20
 # Gaps up to which all are counted, and gaps that fit into 8 bits.
 _SMALL, _NARROW = 1 << 12, 1 << 8
-# Gaps up to which a comparison each is faster than counting, and random positions that are looked at first.
+# Gaps up to which a comparison each is faster than counting; the number of random positions to try first.
 _FEW_GAPS = 16
 _TRIES = 256
 
@@ -88,7 +88,7 @@ def best_integer(scores: NDArray[Any], rate: Fraction, law: RacingLaw, rng: Rng,
 
 
 def _place_of(scores: NDArray[Any], score: int, rng: Rng) -> int:
-    """Return a uniform position among those of a score: the first of some random positions that has it, if one does."""
+    """Return a uniform position of a score: the first of some random positions that has it, if any."""
     tried = uniform_below(np.full(_TRIES, len(scores)), rng)
     found = np.flatnonzero(scores[tried] == score)
     if len(found):
@@ -287,7 +287,7 @@ def _offered(
 
 
 def _blocks(scores: column_types.Exact, counts: Ints, lowest: bool) -> tuple[Blocks, Ints]:
-    """Return a block for each score, and the groups that have some."""
+    """Return a block for each score, and the groups with scores."""
     groups = np.flatnonzero(counts)
     begins = starts(counts)[groups]
     best = (np.minimum if lowest else np.maximum).reduceat(scores, begins) if len(groups) else scores[:0]
@@ -310,7 +310,7 @@ def _places(chosen: Ints, rows: Ints | None, lengths: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _RowGaps:
-    """How far each row's score is from the best one of its group: see `column_types.gaps_between`."""
+    """The distance of each row's score from the best one of its group: see `column_types.gaps_between`."""
 
     scores: column_types.Exact
     best: column_types.Exact
@@ -332,12 +332,12 @@ class _RowGaps:
 
 
 BETA = 0.05
-# Every row is compared with every other one of its group.
+# The most rows: each is compared with all others of its group.
 MOST_ROWS = 4096
 
 # Pairs per batch, so that temporaries stay in the cache.
 _PAIRS = 1 << 17
-# Bits of t: its product with either half of a float is a float.
+# Bits of t: its product with either half of a float is exact in floats.
 _T_BITS = 20
 _LOW_HALF = np.uint64(2**27 - 1)
 # Between these nothing overflows, and underflow does not change the sum.
@@ -462,7 +462,7 @@ def _add(a: _Double, b: _Double) -> _Double:
 
 
 def _times(t: Floats, factor: _Double) -> _Double:
-    """Return the product with floats of few bits: with halves of the first float exactly."""
+    """Return the product with floats of few bits: exact for both halves of the first float."""
     upper = (factor[0].view(np.uint64) & ~_LOW_HALF).view(np.float64)
     high, low = _two_sum(t * upper, t * (factor[0] - upper))
     return _two_sum(high, low + t * factor[1])

@@ -37,7 +37,7 @@ class Ranking:
     histogram: Histogram  # the histogram that is ranked, without zeros
     ranked: Ints  # shape (n,): the occupied codes, by group and place
     size: int  # number of candidates
-    # Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
+    # Shape (l,): the count of each level, the number of candidates with it, and the number of the group with more.
     counts: Ints
     multiplicities: Ints
     above: Ints
@@ -122,7 +122,7 @@ def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
     places = np.empty((len(ranking.levels), k), np.int64)
     for turn in range(k if len(begins) else 0):
         best = np.maximum.reduceat(np.where(left > 0, ranking.counts, -1), begins)
-        # The gap of a level that is used up means nothing: a block without candidates never wins.
+        # The gap of an empty level is irrelevant: a block without candidates never wins.
         gaps = np.maximum(np.repeat(best, ranking.levels) - ranking.counts, 0)
 
         def exact(group: int, gaps: Ints = gaps) -> ExactBlocks:
@@ -227,7 +227,7 @@ class _Steps:
 
 
 def _widths(ranking: Ranking, top: Ints, ranks: Ints, errors: Ints) -> tuple[Ints, Ints]:
-    """Return how many candidates each element of one block per group may be, with used ones, and their first place.
+    """Return the number of candidates, used ones included, and their first place, for each element of a group's block.
 
     Both are of shape (g, k).
     """
@@ -238,7 +238,7 @@ def _widths(ranking: Ranking, top: Ints, ranks: Ints, errors: Ints) -> tuple[Int
 
 
 def _at_least(ranking: Ranking, counts: Ints) -> Ints:
-    """Return how many candidates of each group have such a count or a higher one, shape (g, k)."""
+    """Return the number of candidates of each group with such a count or a higher one, shape (g, k)."""
     owner, begins = owners(ranking.levels), starts(ranking.levels)
     columns = [
         np.add.reduceat(np.where(ranking.counts >= column[owner], ranking.multiplicities, 0), begins)
@@ -262,7 +262,7 @@ def _race(steps: _Steps, draw: Draw, rng: Rng) -> Ints:
     """Return the drawn block of each group: the first to arrive at ln(−ln(1 − V)) + rate·error − ln Q."""
     drawn, begins = rng(len(steps.errors)), starts(steps.sizes)
     v = leading_bits(drawn)
-    with np.errstate(divide="ignore"):  # infinite at either end, and rightly so
+    with np.errstate(divide="ignore"):  # infinite at either end, as it should be
         low, high = np.log(-np.log1p(-v)), np.log(-np.log1p(-(v + V_STEP)))
     # Clipped if it is certainly too late: the block of error 0 arrives long before.
     exponents = np.minimum(exponents_of(steps.errors, draw.rate), 1e300)

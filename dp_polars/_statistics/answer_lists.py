@@ -30,10 +30,10 @@ from dp_polars._statistics.categories import Ranked, as_alpha, how, step_of
 from dp_polars._statistics.measures import counts_at_loss
 from dp_polars._statistics.statistic import HistogramQuery, ListQuery, Mistakes, in_lists
 
-# Quantiles that are requested at once.
+# The levels of a list of quantiles.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
 
-# For a quantile of a part of the rows. With it, the gaps of 2**38 rows fit into 62 bits.
+# For a quantile of a part of the rows. Then the gaps of 2**38 rows fit into 62 bits.
 _LARGEST_DENOMINATOR = 2**24
 _MOST_SHOWN = 5
 
@@ -118,7 +118,7 @@ class QuantileList(Ranked, ListQuery):
 
     @staticmethod
     def _rows(histogram: Histogram, codes: Ints) -> Ints:
-        """Return how many rows of each group lie below codes of shape (g, width)."""
+        """Return the number of each group's rows below codes of shape (g, width)."""
         groups, width = codes.shape
         # Ranks of codes are small numbers, so that a group and a rank fit into 64 bits.
         _, ranks = np.unique(np.concatenate([histogram.codes, codes.ravel()]), return_inverse=True)
@@ -187,7 +187,7 @@ JOINT_FROM = 5
 
 @dataclass(frozen=True)
 class TopK(ListQuery):
-    """The k most common of the candidates, best first: in rounds, or jointly, as `docs/proofs/top-k.md` has it.
+    """The k most common candidates, best first: in rounds, or jointly, as in `docs/proofs/top-k.md`.
 
     With weights, read sums for counts and `weights.most` for 1.
     """

@@ -30,7 +30,7 @@ class Average(Clipped):
     # The joint change of all draws if one row replaces another: `docs/proofs/spreads.md`, Theorem 5.
     exchanged: ClassVar[Fraction] = Fraction(1)
     _rounded: ClassVar[str] = "error_95 and intervals include what rounding does"
-    error_needs_rows: ClassVar[bool] = True  # the totals and the number of rows are off, whatever the number
+    error_needs_rows: ClassVar[bool] = True  # totals and the number of rows have errors of a fixed size
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         for claim in self.noise(*columns):
@@ -52,7 +52,7 @@ class Average(Clipped):
         return pl.Series(self.of_totals(totals, *columns))
 
     def rows_of(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:  # noqa: ARG002
-        """Return how many rows totals are of."""
+        """Return the number of rows in totals."""
         return np.asarray(totals[-1])
 
     def _half_step(self, *columns: pl.DataType) -> float:
@@ -61,7 +61,7 @@ class Average(Clipped):
     @property
     @abstractmethod
     def ends(self) -> tuple[float, float]:
-        """Between which numbers every answer lies."""
+        """The least and the largest possible answer."""
 
     @abstractmethod
     def _interval(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
@@ -118,7 +118,7 @@ class Mean(Average):
         return np.clip(lower, low, high), np.clip(upper, low, high)
 
     def _allowed(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends of all means of values in whole steps that noise may have made so."""
+        """Return the ends of all means of values in whole steps that are possible under the noise."""
         of_sum, of_count = self.noise(*columns)
         on_sum, on_count = self.bits_of_parts(*columns)
         noise = NoisePair.of(of_sum, of_count, (on_sum, on_count))
@@ -135,11 +135,11 @@ class Mean(Average):
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
         """Return an error in the column's unit, in a group of at least `rows` rows.
 
-        Let the sum of n ≥ 1 distances from the middle be S, and let noise move it by x, and n by y: of each, more than
-        its bound has a probability of beta/2. The divisor is n + z, the larger one of n + y and 1, so │z│ ≤ │y│.
-        The answer A is clipped to ±h, h being half the distance of the bounds. If A > S/n, it is not −h that was
-        clipped to: S + x ≥ A·(n + z). So n·(A − S/n) ≤ x − A·z ≤ │x│ + h·│y│. The other side is the same, turned round.
-        Each value is rounded by `rounding` at most, and so is their mean.
+        Let S be the sum of n ≥ 1 distances from the middle, and let noise move it by x, and n by y. Each exceeds its
+        bound with a probability of beta/2. The divisor is n + z, the larger one of n + y and 1, so │z│ ≤ │y│. The
+        answer A is clipped to ±h, with h half the distance of the bounds. If A > S/n, it was not clipped to −h: S + x ≥
+        A·(n + z). So n·(A − S/n) ≤ x − A·z ≤ │x│ + h·│y│. The other side is symmetric. Each value is rounded by
+        `rounding` at most, and so is their mean.
         """
         off, by = map(Fraction, self._bounds(beta, *columns))
         width = self.upper - self.lower
@@ -294,16 +294,16 @@ class Variance(Average):
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
         """Return an error in the answer's unit, in a group of at least `rows` rows.
 
-        Let n distances have the mean m and the mean square s, and let noise move their sum by x, that of the squares by
-        y·q/2 and n by z. With H the largest distance and T·q the largest square, the mean moves by
-        δ = (x − z·m)/(n + z), the mean square by (y·q/2 − z·(s − T·q/2))/(n + z), and the variance by the latter less
-        2·m·δ + δ². The part of z in it, but for δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at least
-        m² − q/2, and │m│ is at most H. So δ is at most (│x│ + H·│z│)/(n − │z│), and the variance moves by δ² and
-        (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) at most. Roots of two numbers differ by the root of their
-        difference at most.
+        Let n distances have the mean m and the mean square s. Let noise move their sum by x, the sum of the squares by
+        y·q/2 and n by z. Let H be the largest distance and T·q the largest square. Then the mean moves by δ = (x −
+        z·m)/(n + z), and the mean square by (y·q/2 − z·(s − T·q/2))/(n + z). The variance moves by the latter minus
+        2·m·δ + δ². The part of z in it, except in δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at
+        least m² − q/2, and │m│ is at most H. So δ is at most (│x│ + H·│z│)/(n − │z│). The variance moves by at most δ²
+        and (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│). Roots of two numbers differ by at most the root of
+        their difference.
 
-        With ddof 1, the variance V becomes V·n/(n − 1). With m = n + z that moves by at most its own error times
-        m/(m − 1), and V, which is at most h², times 1/(m − 1) − 1/(n − 1) = −z/((m − 1)·(n − 1)). Then rounding adds as
+        With ddof 1, the variance V becomes V·n/(n − 1). Let m = n + z. Then it moves by at most its own error times
+        m/(m − 1), and by V times 1/(m − 1) − 1/(n − 1) = −z/((m − 1)·(n − 1)). V is at most h². Then rounding adds as
         in `_extremes`: a variance moves by off·(2·√V + off).
         """
         off, of_squares, by = self._bounds(beta, *columns)

@@ -32,7 +32,7 @@ _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt
 
 @dataclass(frozen=True)
 class ArgMax(Query):
-    """The row with the highest (or lowest) score, by scores of the caller's own."""
+    """The row with the highest (or lowest) score, by the caller's own scores."""
 
     # Its claim, and whether the lowest score is the best.
     claim: Claim
@@ -142,7 +142,7 @@ def _check_numbers(name: str, column: pl.DataType) -> None:
 
 
 def _as_positions(chosen: Ints) -> pl.Series:
-    return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score offered, becomes null
+    return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score, becomes null
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class FirstAbove(HistogramQuery):
         return (with_gap(named, pl.Series(gaps), codes < 0) if self.has_gap else named,)
 
     def errors(self, size: int, beta: float) -> tuple[float, float]:
-        """Return how far above T a candidate may be that was passed over, and how far below it the answer.
+        """Return how far above T a candidate before the answer may be, and how far below it the answer.
 
         Each is exceeded with probability at most `beta`: `docs/proofs/first-above.md`, Theorem 5.
         """

@@ -44,7 +44,7 @@ from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, n
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
 from dp_polars._statistics.statistic import FOUND_FIRST, CountRule, DrawnOnce, HistogramQuery, clipped_to, in_lists
 
-# Digits to which values count, from the largest power of ten in the distance of found bounds on.
+# Digits of values, counted from the largest power of ten in the distance of found bounds.
 _DIGITS = 6
 
 BETA = 0.05  # a confidence interval contains the true number with a probability of 0.95
@@ -59,7 +59,7 @@ class SharedDraw:
 
     claim: Claim  # of this draw only; for a pair, of both sums together
     what: str  # a short description of the sums
-    outputs: tuple[str, ...]  # the names of all that follow from it
+    outputs: tuple[str, ...]  # the names of all outputs that follow from it
     sums: int = 1  # the number of sums, each with noise of its own at the rate of the claim
 
     @property
@@ -92,7 +92,7 @@ class Measure(HistogramQuery):
     @property
     @abstractmethod
     def largest(self) -> Fraction:
-        """The most that one row adds to a number, or takes away."""
+        """The most that one row adds to a number, or subtracts."""
 
     @property
     def exchanged(self) -> Fraction:
@@ -190,7 +190,7 @@ class Total(Measure):
 
 
 class Multiple(Total):
-    """A total that is the answer, in units of a step."""
+    """A total as the answer, in units of a step."""
 
     @abstractmethod
     def answer_step(self, *columns: pl.DataType) -> Fraction:
@@ -209,7 +209,7 @@ def _shown(parts: Ints, claim: Claim, bits: int, beta: float | None) -> tuple[In
 
 
 def totals_of(histogram: Histogram) -> Ints:
-    """Return the weight of each group, shape (g,), of a histogram with one code."""
+    """Return the weight of each group, shape (g,), in a histogram with one code."""
     total = np.zeros(len(histogram.sizes), np.int64)
     total[histogram.sizes > 0] = histogram.weights
     return total
@@ -341,7 +341,7 @@ def checked(query: QueryT, *, in_parts: bool | None = None) -> QueryT:
 
 QueryT = TypeVar("QueryT", bound=HistogramQuery)
 
-# The losses that are tried: all numbers of four significant digits from 1e-30 to 1e30, by their places.
+# The losses in the search: all numbers of four significant digits from 1e-30 to 1e30, by their places.
 _PLACES = range(-30 * 9000, 30 * 9000)
 
 
@@ -434,7 +434,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
 
 @dataclass(frozen=True)
 class Clipped(Total):
-    """A number of values that are clipped to public clipping bounds and rounded to a public step."""
+    """A number about values that are clipped to public clipping bounds and rounded to a public step."""
 
     # Exact.
     lower: Fraction
@@ -448,7 +448,7 @@ class Clipped(Total):
 
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
-        """All bounds, those first between which one row, or one person, counts: by them a step is chosen, and R."""
+        """All bounds, first those that clip one row, or one person: they decide the step and R."""
         return ((self.lower, self.upper),)
 
     @property
@@ -464,9 +464,9 @@ class Clipped(Total):
         return f"from {exact(self.lower)} to {exact(self.upper)}"
 
     def with_bounds(self, column: pl.DataType, lower: Fraction | None = None, upper: Fraction | None = None) -> Self:
-        """Return the statistic with bounds that were found, rounded outward to whole multiples of the step.
+        """Return the statistic with the found bounds, rounded outward to whole multiples of the step.
 
-        A step by default is at least a millionth of the largest power of ten in their distance.
+        A default step is at least a millionth of the largest power of ten in their distance.
         """
         tick, step = column_types.tick(column), self.step
         lower, upper = self.lower if lower is None else lower, self.upper if upper is None else upper
@@ -571,7 +571,7 @@ class Sum(Clipped, Multiple):
 
 @dataclass(frozen=True)
 class RowsCut(Sum):
-    """How many rows of people are left out, each person's clipped: a person changes it by `upper` at most."""
+    """The number of people's dropped rows, clipped for each person: one person changes it by at most `upper`."""
 
     error_unit: ClassVar[str] = "rows"
 
@@ -594,7 +594,7 @@ class RowsCut(Sum):
 class SumOfPeople(Sum):
     """The sum of people's totals: the values of one person in a group add up, and that total is clipped to [lo, hi].
 
-    A person without a value adds 0. So all of it is as for a row of a `Sum` from lo to hi: `docs/proofs/numbers.md`.
+    A person without a value adds 0. So everything is as for a row of a `Sum` from lo to hi: `docs/proofs/numbers.md`.
     """
 
     # Exact: lo and hi. They are whole multiples of the step.

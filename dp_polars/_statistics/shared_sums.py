@@ -143,7 +143,7 @@ def _in_pairs(parts: Sequence[Part], members: Sequence[int], groups: int) -> lis
 
 
 def _may_pair(claim: Claim) -> bool:
-    """Return whether a pair of sums costs less than a sum and a count: one row moves both together as far as one."""
+    """Return whether a pair costs less than a sum and a count: one row moves both sums together as far as one."""
     is_pure = claim.mechanism == "discrete_laplace" and claim.loss.unit == "epsilon"
     return is_pure and claim.neighboring_relation == "add_or_remove_one"
 
@@ -209,7 +209,7 @@ def _needs(part: Part) -> _Needs:
     if isinstance(query, Mean):
         of_each = _OF_PAIR if _is_worse_without_pair(query) else Fraction(1, 2)
         return _Needs(part, dict.fromkeys([distances, _COUNT], loss * of_each))
-    # Scales add up at most to that of the sum, and squared deviations are as large.
+    # Scales add up at most to the scale of the sum, and squared deviations are as large.
     half, middle = (query.upper - query.lower) / 2, abs(query.upper + query.lower) / 2
     if query.claim._has_epsilon:
         return _Needs(part, {distances: loss, _COUNT: loss if middle else Fraction(0)})

@@ -70,7 +70,7 @@ def _is_open(facts: Facts, field: Field) -> bool:
 
 
 def amount(loss: Facts) -> str:
-    """Return a loss as `explain` shows it: rounded up to four digits."""
+    """Return a loss as in `explain`: rounded up to four digits."""
     text = f"{loss['unit']} = {_rounded(loss)}"
     return f"{text}, delta = {_rounded(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
 

@@ -31,7 +31,7 @@ FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
 
 
 class KnownButNotes(TypedDict, total=False):
-    """Facts that people state of a release, as arguments: all but their notes, which a report also has by query."""
+    """Facts from people about a release, as arguments: all except their notes, which a report has for each query."""
 
     name: str
     data_curators: str | Sequence[str]
@@ -68,7 +68,7 @@ class KnownButNotes(TypedDict, total=False):
 
 
 class Known(KnownButNotes, total=False):
-    """Facts that people state of a release, as arguments."""
+    """Facts from people about a release, as arguments."""
 
     notes: str
 

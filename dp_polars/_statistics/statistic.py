@@ -67,12 +67,12 @@ class Asked(ABC):
 
     @property
     def clips_values(self) -> bool:
-        """Whether values may lie beyond their clipping bounds."""
+        """Whether values may be beyond their clipping bounds."""
         return self.clipping is not None
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be requested: see `Claim._loss_units`."""
+        """The units in which this statistic may be requested: see `Claim._loss_units`."""
         return self.claim._loss_units
 
     def in_unit(self, unit: Unit) -> Self:
@@ -82,13 +82,13 @@ class Asked(ABC):
 class Query(Asked):
     """One statistic about columns: one answer for each group."""
 
-    is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
+    is_ordered: ClassVar[bool] = False  # whether answers are on a line, so that one between two others makes sense
     # Whether each answer has two ends, in columns of their own and of the answer's type.
     always_has_ends: ClassVar[bool] = False
 
     @property
     def finds(self) -> tuple[str, ...]:
-        """Which clipping bounds, "lower" and "upper", are found privately before the answer."""
+        """The clipping bounds, "lower" and "upper", that are found privately before the answer."""
         return ()
 
     @property
@@ -127,13 +127,13 @@ class Query(Asked):
 class HistogramQuery(Query):
     """A statistic that histograms answer: on private frames and on any engine."""
 
-    has_intervals: ClassVar[bool] = False  # whether an answer is a number with a range
-    error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
+    has_intervals: ClassVar[bool] = False  # whether an answer is a number with a confidence interval
+    error_needs_rows: ClassVar[bool] = False  # whether errors depend on the number of rows in a group
     weighs_people: ClassVar[bool] = False  # whether people beyond the limits count in part; no noise is drawn for that
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     of_people: bool = False  # whether candidates are compared by the people who have them
-    weights: Weights = ONE_EACH  # by which candidates are compared
+    weights: Weights = ONE_EACH  # the weights that compare candidates
 
     @property
     def clipping(self) -> str | None:
@@ -146,7 +146,7 @@ class HistogramQuery(Query):
 
     @property
     def limits_people(self) -> bool:
-        """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
+        """Whether `range_of` also bounds one person's effect on a group, for any number of codes."""
         return self.counts_people
 
     @abstractmethod
@@ -209,7 +209,7 @@ class HistogramQuery(Query):
         return self.always_has_ends or (intervals and self.has_intervals)
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
-        """Return how many numbers or candidates a group's answer has."""
+        """Return the number of numbers or candidates in a group's answer."""
         return 1
 
     @property
@@ -247,7 +247,7 @@ class HistogramQuery(Query):
 
     @property
     def adds_up(self) -> bool:
-        """Whether every row adds to the answer, so that it is too low without some of them."""
+        """Whether every row adds to the answer, so that it is too low without some rows."""
         return False
 
     @property
@@ -300,7 +300,7 @@ class HistogramQuery(Query):
         )
 
     def on(self, terms: Terms) -> Self:
-        """Return the same statistic with the claim of an expression's terms, at the range that the statistic has."""
+        """Return the same statistic with the claim of an expression's terms, at its own range."""
         return self.under(terms.contributions, USUAL_RELATION)
 
     def with_bounds(
@@ -309,7 +309,7 @@ class HistogramQuery(Query):
         lower: Fraction | None = None,  # noqa: ARG002
         upper: Fraction | None = None,  # noqa: ARG002
     ) -> Self:
-        """Return the statistic with the bounds that were found, those of `finds`."""
+        """Return the statistic with the found bounds of `finds`."""
         return self
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
@@ -397,7 +397,7 @@ class ListQuery(HistogramQuery):
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many answers a list has."""
+        """The number of answers in a list."""
 
     @abstractmethod
     def binning(self, *columns: pl.DataType) -> Binning:
@@ -450,8 +450,8 @@ class KeysThatAreThere(Asked):
 
     columns: tuple[str, ...]  # names of the key columns
     claim: Claim  # by "partition_selection" or "discrete_gaussian_threshold", of all keys together
-    keys_per_person: int  # for how many keys one person counts, at most
-    counts: bool = False  # whether the noisy numbers of people come along
+    keys_per_person: int  # the most keys for which one person counts
+    counts: bool = False  # whether to add the noisy numbers of people
 
     @classmethod
     def of(
@@ -477,7 +477,7 @@ class KeysThatAreThere(Asked):
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be requested: partition selection has no numbers of people."""
+        """The units in which this may be requested: partition selection has no numbers of people."""
         return ("rho",) if self.counts else super().loss_units
 
     def __post_init__(self) -> None:
@@ -490,7 +490,7 @@ class KeysThatAreThere(Asked):
 
     @property
     def people_needed(self) -> tuple[float | None, str]:
-        """From how many people on a key is shown with a probability of 0.95, and more of that as sentences."""
+        """The number of people from which on a key is shown with a probability of 0.95, and details as sentences."""
         per_person = f"A person counts for at most {plural(self.keys_per_person, 'key')}."
         if self.claim._is_open:
             return None, f"{str(self.claim).capitalize()}: so no error is known. {per_person}"

@@ -57,7 +57,7 @@ class Combined(Multiple):
         return tuple(self.named([_in_64_bits(one)], *columns) for one in shown)
 
     def _bound(self, beta: float, *columns: pl.DataType) -> float:
-        """Return how many steps noise moves the number at most, but for a probability of beta."""
+        """Return a bound, in steps, on how far noise moves the number; it fails with probability beta."""
         first, second = map(float, self.coefficients(*columns))
         return _noise_of(self, *columns).bound(-second, beta, first)
 
@@ -135,7 +135,7 @@ class Paired(Total):
         return self
 
     def _width(self, *columns: pl.DataType) -> Fraction:
-        """Return how many steps the bounds are apart."""
+        """Return the distance of the bounds in steps."""
         return (self.values.upper - self.values.lower) / self.values.known_step(*columns)
 
     @property
@@ -143,7 +143,7 @@ class Paired(Total):
         return _with(self.alone_as, self, shared=())
 
     def with_claim(self, claim: Claim) -> Any:  # noqa: ANN401
-        """Return the statistic at another claim: from a pair of its own if it has one, and only the loss differs."""
+        """Return the statistic at another claim: from its own pair if it has one, and only the loss differs."""
         (draw,) = self.shared
         if draw.is_shared or claim == self.claim or claim != replace(self.claim, loss=claim.loss):
             return super().with_claim(claim)
@@ -210,7 +210,7 @@ class PairedCount(Combined, Paired, Count):
 
 @dataclass(frozen=True)
 class PairedMean(Paired, Mean):
-    """A mean from a pair: the lower bound, and the part of both sums that the first one has, of their distance."""
+    """A mean from a pair: the lower bound, plus the first sum's part of both, times the distance of the bounds."""
 
     alone_as: ClassVar[type[Measure]] = Mean
 

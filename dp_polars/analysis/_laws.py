@@ -1,4 +1,4 @@
-"""Laws of selection and of noise, and from a wanted accuracy to the loss that it needs, and back."""
+"""Laws of selection and of noise; and the loss for a wanted accuracy, and the reverse."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _panels_below(exponents: Floats, counts: Floats) -> Iterator[tuple[Floats, F
 
 
 def _log_product(u: Floats, exponents: Floats, counts: Floats) -> Floats:
-    """Return the sum of log F(u + x_i), F the distribution function of Laplace noise of scale 1."""
+    """Return the sum of log F(u + x_i), with F the distribution function of Laplace noise of scale 1."""
     result = np.zeros(len(u))
     for chunk in _chunks(len(exponents)):
         v = np.add.outer(u, exponents[chunk])
@@ -201,7 +201,7 @@ def check_comparable(mechanism: str | None, unit: Unit) -> str:
 
 
 def risk_of(confidence: object) -> float:
-    """Return the probability that is left beyond a level of confidence."""
+    """Return the probability beyond a level of confidence."""
     return as_probability("confidence", confidence, complement=True)
 
 
@@ -233,8 +233,8 @@ _TAILS: dict[str, Callable[[Floats], Floats]] = {
 class NoiseLaw:
     """The noise X of a claim of discrete Laplace or Gaussian noise, for arrays of thresholds of any shape.
 
-    With `bits`: the claim is in parts of 2**−bits, and X is the nearest whole number. Parts are fine: a row, or its
-    largest value, has 2**20 of them. So X is a rounded continuous number.
+    With `bits`: the claim is in parts of 2**−bits, and X is the nearest whole number. A row, or its largest value, has
+    2**20 parts. So X is practically a rounded continuous number.
     """
 
     def __init__(self, claim: Claim, bits: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""From a query, and rows that may be looked at, to the smallest losses that make its answers good enough."""
+"""From a query, and rows that you may look at, to the smallest losses for good enough answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dp_polars.analysis._laws import NoiseLaw, as_probability
 from dp_polars.analysis._simulation import no_law, public_table, request_of
 
 if TYPE_CHECKING:
-    # At a claim, how probable it is for each group that its answer is near enough.
+    # From a claim to each group's probability that its answer is near enough.
     Chances: TypeAlias = Callable[[Claim], Floats]
 
 
@@ -219,7 +219,7 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
             asked: Any = query.with_claim(claim)
             for noise in asked.noise(*types) if isinstance(asked, Measure) else ():
                 check_scale(noise)
-        except ValueError:  # the loss is so small that the noise does not fit into 64 bits
+        except ValueError:  # at so small a loss, the noise does not fit into 64 bits
             return np.zeros(len(parts[0].sizes))
         return np.broadcast_to(law(asked), len(parts[0].sizes))
 
@@ -292,7 +292,7 @@ def _of_mean(statistic: Mean, types: Columns, totals: list[Ints], within: float)
 
 
 def _of_pair(statistic: PairedMean, types: Columns, totals: list[Ints], within: float) -> Floats:
-    """Return how probable a near mean is: for each noisy second sum, the mean grows with the noise of the first."""
+    """Return the probability of a near mean: for each noisy second sum, the mean grows with the first one's noise."""
     (claim, _), (bits, _) = statistic.noise(*types), statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(claim), _simulated.cells_of_noise(claim, bits)
     low, high = statistic.ends

@@ -347,7 +347,7 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     return PrivacyProfile.of(releases).epsilon(delta)
 
 
-# Lattices are looked at one by one up to this x. Below the smallest, all of them are fine.
+# Lattices are checked one by one up to this x. Below the smallest, all of them suffice.
 _SMALLEST_X, _LARGEST_X = 0.005, 3.0
 _MOST_GAUSSIANS = 10**8
 _TAIL = 13.5  # thresholds beyond this number of deviations are left out, also after the shift

@@ -42,7 +42,7 @@ from dp_polars.analysis._simulation import (
     several,
 )
 
-# A loss without noise to speak of.
+# A loss with practically no noise.
 _NO_NOISE = 10**15
 # More keys than a person has.
 _ALL_KEYS = 2**31
@@ -193,7 +193,7 @@ def simulate(
 
 
 class _Rehearsed(NamedTuple):
-    """How wrong one statistic of a publication would be, on average over its groups."""
+    """The errors of one statistic of a publication, on average over its groups."""
 
     query: str
     output: str
@@ -305,7 +305,7 @@ def _by_group(rows: pl.LazyFrame, work: Work, aggregate: pl.Expr) -> pl.Series:
 
 
 def _of_keys(name: str, request: KeyRequest, table: pl.LazyFrame) -> _Rehearsed:
-    """Return how many keys would be missing."""
+    """Return the number of missing keys."""
     engine, every = PolarsEngine.of(table), PolarsEngine.of(table)
     work = request.bind(engine)
     keep_parts(request, engine, PartChoice())
@@ -327,7 +327,7 @@ def _in_all_parts(request: KeyRequest) -> KeyRequest:
 
 
 def _of_tables(name: str, request: CubeRequest, table: pl.LazyFrame) -> Iterator[_Rehearsed]:
-    """Yield how wrong each table of a cube would be, by the variance of its cells: as if they were normal."""
+    """Yield the error of each table of a cube, by the variance of its cells: as if they were normal."""
     plan, engine = request.plan, PolarsEngine.of(table)
     work = request.bind(engine)
     (cells,) = engine.prepare_histograms(work)()

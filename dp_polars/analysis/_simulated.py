@@ -37,9 +37,9 @@ from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 
-# At a claim, the law of the answers: a row per group, and the columns of `simulate` that it fills.
+# From a claim to the law of the answers: a row per group, with columns of `simulate`.
 Law: TypeAlias = Callable[[Claim], pl.DataFrame]
-# From the totals of a group and its true answer: the ends of the range, and the mean error.
+# From the totals of a group and its true answer: the ends of the interval, and the mean error.
 _OfGroup: TypeAlias = "Callable[[Sequence[int], float], tuple[Floats, float]]"
 
 
@@ -51,7 +51,7 @@ class Histograms(NamedTuple):
 
 
 def law_of_blocks(gaps: Floats, multiplicities: Ints, sizes: Ints, rate: Fraction, mechanism: Mechanism) -> Floats:
-    """Return how probable each block is in its group."""
+    """Return the probability of each block in its group."""
     parts = [slice(*ends) for ends in pairwise(offsets(sizes).tolist())]
     laws = (block_probabilities(gaps[part], multiplicities[part], rate, mechanism) for part in parts)
     return np.concatenate([np.empty(0), *laws])
@@ -61,7 +61,7 @@ def law_of_blocks(gaps: Floats, multiplicities: Ints, sizes: Ints, rate: Fractio
 class AnswerBlocks:
     """All answers of every group, from the lowest to the highest, in blocks of equal probability."""
 
-    # Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly is.
+    # Shape (n,): best score minus score as in the mechanism, and the true error of the answer.
     gaps: Floats
     errors: Floats
     # Shape (n,): the mean distance of the answers from the true one if they are on a line. None: they are not.
@@ -96,9 +96,9 @@ class AnswerBlocks:
 
 
 def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.DataFrame:
-    """Return the law of a statistic that some groups have no true answer to."""
+    """Return the law of a statistic if some groups have no true answer."""
     law = pl.DataFrame(columns, schema_overrides={"expected_rank_error": pl.Float64})
-    of_truth = [*columns][:-2]  # all but the ends of the range
+    of_truth = [*columns][:-2]  # all but the ends of the interval
     return law.with_columns(pl.when(pl.Series(has_truth)).then(pl.col(name)).alias(name) for name in of_truth)
 
 
@@ -270,7 +270,7 @@ def _of_group(
 ) -> tuple[int, float, float, int, int, float]:
     """Return the true code (−1: none), its probability, the mean error, the codes of both ends, and `NEAR`."""
     aim, least = float(threshold), math.ceil(threshold)
-    # The first one of a run that truly reaches the threshold is apart: only it is right.
+    # The first one of a run that truly reaches the threshold is separate: only it is right.
     parts = np.where((truly >= least) & (m > 1), 2, 1)
     are_later = np.zeros(int(parts.sum()), bool)
     are_later[np.cumsum(parts)[parts == 2] - 1] = True
@@ -310,7 +310,7 @@ class _Integral:
         return cls(nodes, (half * _WEIGHTS).ravel() * np.exp(-nodes), missing, m)
 
     def _log_passed(self, nodes: Floats, runs: slice) -> Floats:
-        """Return the log of the chance that one candidate is passed over, shape (runs, nodes)."""
+        """Return the log of the chance that one candidate is below the threshold, shape (runs, nodes)."""
         with np.errstate(divide="ignore"):  # −inf if nothing is missing
             return np.log1p(-np.exp(-np.maximum(self.missing[runs, None] + nodes, 0)))
 
@@ -369,7 +369,7 @@ def law_of_lists(statistic: ListQuery, types: Columns, everything: Histogram, bo
 def _of_part(statistic: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
     codes, mistakes = _draws(statistic, types, everything, bounded)
     right, wrong, _, ranks = mistakes
-    if statistic.is_ordered:  # each answer of a list lies on a line of its own
+    if statistic.is_ordered:  # each answer of a list is on a line of its own
         ends = np.sort(codes, axis=0)[[_BEYOND, DRAWS - 1 - _BEYOND]]
     else:  # from the worst list to the best
         order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
@@ -413,7 +413,7 @@ def _draws(statistic: ListQuery, types: Columns, everything: Histogram, bounded:
 
 
 _END = 0.05  # both ends of a confidence interval are exceeded with this probability
-_CELLS = 2049  # noisy counts that a mean's law is added up over
+_CELLS = 2049  # noisy counts in the sum for a mean's law
 _ALL_CELLS = 97**3  # also for all draws of another average together: 97 for each of a variance's three
 
 

@@ -40,7 +40,7 @@ from dp_polars.analysis._simulated import Histograms, Law
 
 
 def refuse_own_rows(call: str, query: PrivateQuery, table: pl.LazyFrame) -> None:
-    """Refuse rows, or files, that the query protects: the result would show them. Copies are not recognised."""
+    """Raise for rows, or files, that the query protects: the result would show them. Copies are not recognised."""
     protected = set() if query._source is None else {*_marks(query._source)}
     if not protected.isdisjoint(_marks(table)):
         msg = (
@@ -169,7 +169,7 @@ def counted(
     engine = PolarsEngine.of(table)
     work, wanted = request.bind(engine), []
     for output in work.outputs:
-        specs = [work.specs[n] for n in output.specs]  # of the same rows, whatever they weigh
+        specs = [work.specs[n] for n in output.specs]  # for the same rows with other weights
         pieces = _also_counting([spec.rule for spec in specs])
         bits = [*(spec.bits for spec in specs), UNIT_BITS if specs[0].weight is not None else 0]
         wanted.append([replace(specs[0], rule=piece, bits=bit) for piece, bit in zip(pieces, bits, strict=False)])
@@ -243,7 +243,7 @@ def of_expression(
         msg = f"query must be one of a private frame with a privacy unit, for a {query}."
         raise ValueError(msg)
     refuse_of_frames(expr.within)
-    # A count of rows reads no column: any will do.
+    # A count of rows reads no column, so any column is right.
     read = expr.columns or (pl.int_range(pl.len()),)
     names = [f"\0{i}" for i in range(len(read))]
     lists = [column.implode().alias(name) for column, name in zip(read, names, strict=True)]

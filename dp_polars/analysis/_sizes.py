@@ -34,7 +34,7 @@ from dp_polars._statistics.statistic import Columns, HistogramQuery
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of, several
 
-_MOST = 2**53  # the largest group that is looked for
+_MOST = 2**53  # the largest group in the search
 _SIZES = {"query": pl.String, "output": pl.String, "size": pl.Int64, "size_unit": pl.String}
 
 

@@ -407,7 +407,7 @@ def _smallest_rate(gaps: Floats, reached: Callable[[float], bool]) -> Fraction:
 def _smallest_loss(
     rate: Fraction, unit: Unit, mechanism: Mechanism, score_range: Fraction, reached: Callable[[Claim], bool]
 ) -> float:
-    """Return a float loss for `rate`, nudged upward until the rounded-down rate meets the goal."""
+    """Return a float loss for `rate`, moved up until the rounded-down rate reaches the goal."""
     if rate == 0:
         return 0.0
     least, step = scaled_cost(unit, mechanism, rate * score_range, ONE_RELEASE), Fraction(1, 2**40)
@@ -464,7 +464,7 @@ def privacy_loss(
         blocks = blocks_of(vector)
         logs = block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
         factors.append(logs[blocks.block_of])
-    # log P = log factor − rate·gap: the gaps are subtracted first, since far candidates' are large.
+    # log P = log factor − rate·gap: the gaps are subtracted first, since those of far candidates are large.
     return float(np.max(np.abs(factors[0] - factors[1] - float(claim.rate) * _gap_changes(first, second))))
 
 

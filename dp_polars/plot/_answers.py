@@ -47,8 +47,8 @@ else:
 
 _Sort: TypeAlias = Literal["keys", "largest"]
 _SORTS: tuple[_Sort, ...] = get_args(_Sort)
-_MOST_LISTED = 5  # how much of a list is written
-_MOST_NAMED = 3  # outputs that a title names
+_MOST_LISTED = 5  # the most elements of a list in a text
+_MOST_NAMED = 3  # the most outputs in a title
 
 
 @called
@@ -283,7 +283,7 @@ def _notes(
 
 
 def _off(part: pl.DataFrame, name: str, labels: Labels) -> str | None:
-    """Return how far off the numbers of a heat map are."""
+    """Return the errors of a heat map's numbers, in words."""
     if part.schema[name].is_temporal():
         return None
     number, low, high = (pl.col(column).cast(pl.Float64) for column in (name, *names_of_ends(name)))

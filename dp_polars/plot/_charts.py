@@ -48,7 +48,7 @@ ChartT = TypeVar("ChartT")
 
 
 class Look(TypedDict, total=False):
-    """How a figure is labelled, and how large it is."""
+    """The labels and the size of a figure."""
 
     title: str
     subtitle: str
@@ -220,7 +220,7 @@ def svg_of(chart: alt.TopLevelMixin) -> str:
     return _drawn(json.dumps(_drawable(chart.to_dict(validate=False))))
 
 
-# Black, and the greys of lines, as a page of another colour shows them.
+# Black, and the greys of lines, and their colours on other pages.
 _ON_PAGE = (
     (re.compile(r'="(?:#000|#000000|black)"'), '="currentColor"'),
     (re.compile(r'(stroke)="(?:#ddd|#e4e4e4)"'), r'\1="#8885"'),
@@ -229,10 +229,7 @@ _ON_PAGE = (
 
 
 def svg_on_page(chart: alt.TopLevelMixin, said: str, kind: str, least: float = 0) -> str:
-    """Return a figure for a page that may be light or dark, with what a screen reader says of it.
-
-    `kind` is its class on the page, and `least` how much smaller it may be drawn there.
-    """
+    """Return a figure for a light or dark page, with its text for screen readers."""
     spec = chart.to_dict(validate=False)
     spec["config"] = {**spec.get("config", {}), "aria": False}
     svg = _drawn(json.dumps(_drawable(spec)))
@@ -250,7 +247,7 @@ def _drawn(spec: str) -> str:
 
 
 def _drawable(part: Any) -> Any:  # noqa: ANN401
-    """Return a part of a specification without control characters, at which vl-convert ends the process."""
+    """Return a part of a specification without control characters: vl-convert would end the process."""
     if isinstance(part, dict):
         return {_drawable(key): _drawable(value) for key, value in part.items()}
     if isinstance(part, list):

@@ -25,7 +25,7 @@ else:
 _WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one of numbers
 _IN_A_ROW, PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
 _GROUPED = 6  # a second key with up to this many values has its dots in one row
-_COLUMNS = 24  # values of a second key that a heat map shows side by side
+_COLUMNS = 24  # the most values of a second key side by side in a heat map
 _NAME, _PAGE = 340, 660  # the widest name, and a page
 _GAP = 24
 _MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower
@@ -42,7 +42,7 @@ def width_of(look: Look) -> int:
 
 
 def _width_next_to(names: Sequence[str], look: Look) -> int:
-    """Return how wide panels are next to names, so that both together fit a printed page."""
+    """Return the width of panels next to names, so that both together fit a printed page."""
     of_names = min(_NAME, 7 * max(map(len, names)))
     return look.get("width", max(2 * _NUMBERS, min(WIDTH, _PAGE - of_names)))
 
@@ -60,7 +60,7 @@ class Points(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Groups as a figure shows them: along time, by another key, or a row for each."""
+    """Groups in the form of a figure: along time, by another key, or a row for each."""
 
     keys: list[str]
     time: str | None  # the key along the lines
@@ -92,7 +92,7 @@ def _axis_of(name: str, labels: Labels, **style: Any) -> alt.Axis:  # noqa: ANN4
 
 
 def _drawn_from(part: pl.DataFrame, name: str) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return a number and its ends, and how an axis shows them."""
+    """Return a number and its ends, and the format of their axis."""
     is_date = part.schema[name] in (pl.Date, pl.Datetime)
     columns = [pl.col(column) for column in (name, *names_of_ends(name))]
     columns = columns if is_date else [column.cast(pl.Float64) for column in columns]
@@ -121,7 +121,7 @@ def rows_of(
     height: Any = look.get("height", step * len(listed))
 
     def rows(*, first: bool) -> alt.Y:
-        # All rows in each panel: one that a panel shows nothing of would let the others move up, to other names.
+        # All rows in each panel: without an empty one, others would move up to other names.
         scale = alt.Scale(domain=[*range(len(listed))])
         return alt.Y("rank:O", scale=scale, axis=names_axis(listed, limit=_limit(look)) if first else None)
 
