@@ -149,11 +149,11 @@ def grid(
     Returns
     -------
     Grid or Series
-        With `step` a Grid of up to 2**53 points. Answers are Int64 (or UInt64) if both numbers are integers, Decimal
-        if one is a Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
-        With `per_decade` a Series in ascending order, the same on every platform. Its type follows the same rules, but
-        it is Float64 if the ends are integers and a candidate is not (from 1 to 10 there is 1.58), or beyond 64
-        bits.
+        With `step` a Grid of up to 2**53 points. Answers are Int64 (or UInt64) if both numbers are integers, Decimal if
+        one is a Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`. With
+        `per_decade` a Series in ascending order, the same on every platform. Its type follows the same rules, with one
+        exception. It is Float64 if the ends are integers and a candidate is not (from 1 to 10 there is 1.58), or is
+        beyond 64 bits.
 
     Raises
     ------
@@ -500,8 +500,8 @@ class Points(_Listed):
 class Digits:
     """Public candidates of three significant digits and 0 between, without memory: evenly spaced in each decade.
 
-    The place p means p steps up to ±1,000. Beyond, it means m·10^k steps of its sign, where m has three digits and
-    |p| = m + 900·k. Codes count from the place `first`.
+    The place p means p steps up to ±1,000. Beyond, it means m·10^k steps of its sign. Here m has three digits and |p| =
+    m + 900·k. Codes count from the place `first`.
     """
 
     first: int

@@ -54,8 +54,9 @@ def weights(
         The public step: weights are rounded to its nearest whole multiple, ties to even. Float weights need one. None:
         1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
     of
-        What `max_weight` clips. "people": a person's sum for a candidate in a group, on a private frame with a privacy
-        unit, for any number of rows. "rows": each row's weight. Without a privacy unit it is always each row's weight.
+        The sums that `max_weight` clips. "people": a person's sum for a candidate in a group, on a private frame with a
+        privacy unit, for any number of rows. "rows": each row's weight. Without a privacy unit it is always each row's
+        weight.
 
     Returns
     -------

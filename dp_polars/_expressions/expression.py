@@ -218,8 +218,8 @@ class PrivateExpr(pl.Expr):
     operation returns a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
     names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
 
-    For several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
-    a private frame, each with the whole loss. A plain frame refuses it: Polars raises a ComputeError.
+    It may read several columns, as `pl.col("a", "b")` or a selector. Then it is one output for each of them in the
+    `agg` of a private frame, each with the whole loss. A plain frame refuses it: Polars raises a ComputeError.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class PrivateExpr(pl.Expr):
         return PrivateName(self)
 
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
-        """Return the privacy statement of one evaluation; it lists what a plain expression can't know.
+        """Return the privacy statement of one evaluation; it lists the facts that a plain expression can't know.
 
         It knows its statistic, its loss and its mechanism. It does not know who is a person, the data, the groups, the
         rest of the query, the number of evaluations, or a budget. The query of a private frame knows all that:
@@ -408,7 +408,7 @@ def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: st
 def as_expression(
     query: Query, *columns: IntoColumn, name: str | None = None, within: Within | None = None
 ) -> PrivateExpr:
-    """Return the private expression of `query` about columns; its name is that of the first column, or `name`."""
+    """Return the private expression of `query` about columns; its name is the first column's, or `name`."""
     exprs = [as_column(column) for column in columns]
     warn_if_large(query.claim.loss)
     if not any(expr.meta.has_multiple_outputs() for expr in exprs):

@@ -97,7 +97,7 @@ class PrivateNamespace(Suggesting):
         within
             The accuracy, instead of a loss: with probability 0.95 the answer is at most this far off, in the unit of
             `error_95` (see `PrivateQuery.explain`). The loss is the smallest one of four significant digits. On a
-            private frame `agg` finds it, in the unit of its budget (in epsilon without one). Elsewhere it is in
+            private frame `agg` finds it, in the unit of its budget (in epsilon without one). On a plain frame it is in
             epsilon.
         epsilon, rho
             The privacy loss of one person over all groups, in pure DP or in zCDP: at most one of them, and none with
@@ -294,13 +294,13 @@ class PrivateNamespace(Suggesting):
         Notes
         -----
         Null and NaN are ignored. Every other value counts as its nearest candidate, ties down; values beyond the ends
-        count as the ends. Among these values the score is minus the number of rows, in units of 1/den for α = num/den,
-        by which the candidate misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows
-        below it, A at or below it, N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that,
-        but only 2·den on a private frame without groups or with one, as no row can go from one group to another. In
-        several groups `rho` pays for the worse of two cases: a row stays in its group, or does not. At α = 1/2 the
-        score is the median's score in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows,
-        every candidate is equally likely.
+        count as the ends. Among these values the score is minus the number of rows by which the candidate misses the
+        lower quantile, in units of 1/den for α = num/den: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below
+        it, A at or below it, N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that, but only
+        2·den on a private frame without groups or with one, as no row can go from one group to another. In several
+        groups `rho` pays for the worse of two cases: a row stays in its group, or does not. At α = 1/2 the score is the
+        median's score in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows, every candidate
+        is equally likely.
 
         An interval's ends are the same quantile of the group's rows and of further, public rows that equal the first or
         the last candidate. There are enough of these for each end to miss with probability (1 − confidence)/2, in
@@ -356,7 +356,7 @@ class PrivateNamespace(Suggesting):
         gap: bool = False,
         contributions: int = 1,
     ) -> PrivateExpr:
-        r"""Select the first candidate of each group, in their public order, whose count is at least about a threshold.
+        r"""Select the first candidate of each group, in their public order, with a count of at least about a threshold.
 
         The answer is `epsilon`-differentially private, over all groups together, if one person with at most
         `contributions` rows is added or removed. On a private frame, `protect` has the limits and the neighbouring
@@ -530,10 +530,9 @@ class PrivateNamespace(Suggesting):
             The most that one person can change any one score, *summed over all groups* that this person touches. We
             don't check this. If it is too small, the answer is less private than `epsilon`. Or an expression such as
             `pl.col("price")`: a *public* sensitivity for every row. Then a person's largest change in a group is
-            measured in units of the row's own sensitivity, and these changes must add up to at most 1 over all groups.
-            So if a person touches several groups, each sensitivity must be as many times larger. A row with a
-            sensitivity that is null, NaN, infinite or not above 0 can't win. A group may have at most 4,096 rows that
-            can win.
+            measured in units of the row's own sensitivity. These changes must add up to at most 1 over all groups. So
+            if a person touches several groups, each sensitivity must be as many times larger. A row with a sensitivity
+            that is null, NaN, infinite or not above 0 can't win. A group may have at most 4,096 rows that can win.
         monotonic
             Whether one person moves all scores in the same direction. We don't check this. R is then `sensitivity`
             instead of twice that. Counts are monotonic if a person is added or removed, but not if one is replaced. It
@@ -566,7 +565,7 @@ class PrivateNamespace(Suggesting):
         score can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
 
         With sensitivities D of their own, the score of row i is the least of ((q_i − t·D_i) − (q_j − t·D_j))/(D_i +
-        D_j) over all j, of exactly these numbers: its sensitivity is 1, and R = 2 (Raskhodnikova & Smith 2016, arXiv
+        D_j) over all j, computed exactly. Its sensitivity is 1, and R = 2 (Raskhodnikova & Smith 2016, arXiv
         1504.07912). Here t = ln(k/β)/λ for k rows and β = 0.05 (permute-and-flip: (k − 1)/2 for k), rounded. With
         probability 1 − β, the chosen row has q_i >= q_j − 2·t·D_j for all j: it is near the best row by *that* row's
         sensitivity, not the largest one. All pairs of rows of a group are compared.

@@ -76,7 +76,7 @@ def _register(ours: type, module: ModuleType | None) -> None:
 
 
 def _accessor(expr: pl.Expr) -> object:
-    """Return `.dp` of an expression: the accessor that is registered where a pickle is read."""
+    """Return `.dp` of an expression: the accessor of the process that reads a pickle."""
     return expr.dp  # type: ignore[attr-defined]
 
 

@@ -180,7 +180,7 @@ _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates wi
 
 @all_called
 class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
-    """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
+    """Rows about people; only answers of `agg` can be released. Made by `protect`.
 
     Every method returns a new frame. The transformations before `agg` must be row by row, which is proved for each
     whole expression. If a value could make a transformation raise, it returns null instead (casts are not strict). The
@@ -279,18 +279,18 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     def group_by(
         self, keys: str | Sequence[str] | PublicKeys | None = None, *more: object, **named: object
     ) -> PrivateGroupBy:
-        """Group by columns whose groups are selected privately, or by public keys, to query every group.
+        """Group by columns with privately selected groups, or by public keys, to query every group.
 
         Parameters
         ----------
         keys, *more
             Names of columns: the groups are combinations of their values that enough people have. A part of the
-            guarantee selects them before they are answered, so the query must be `scaled_to` an epsilon and a delta,
+            guarantee selects them before they are answered. So the query must be `scaled_to` an epsilon and a delta,
             and its outputs have no loss of their own. `explain` shows how many people a shown group needs. Null is
             never a key. Floats are refused.
 
             Or public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
-            combinations are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data.
+            combinations are groups), or a frame with the groups as rows. At most 10⁷. Never take them from the data.
             Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
             of a Categorical as String.
         **named
@@ -368,9 +368,9 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             Names of columns: a key is a combination of their values. Null is never a key, and a row with a null in one
             of these columns is left out. Floats are refused.
         delta
-            Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent in addition to the
-            loss. If no loss is given, it may be left out: `scaled_to` with a delta then gives keys their part of it, by
-            their `loss_weight`.
+            Above 0 and below 1, and far below one over the number of people, such as 1e-8. It is spent in addition to
+            the loss. If no loss is given, it may be left out: `scaled_to` with a delta then gives keys their part of
+            it, by their `loss_weight`.
         epsilon, rho
             The loss, at most one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
             the numbers of people, and a threshold. None: `scaled_to` of the query, or of its publication, sets it.
@@ -525,7 +525,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         Counts, sums, means, shares and variances of the same column, and of the same expression, share their sums: each
         sum is drawn once, and all of their losses pay for it. Columns without nulls after `drop_nulls` or `fill_null`
         (of floats also without NaN) share the number of rows, also with `dp_polars.len`. No error is larger than
-        without the others. `explain` shows what is shared, and the ledger has one entry for each draw.
+        without the others. `explain` shows the shared sums, and the ledger has one entry for each draw.
 
         Proofs: :doc:`/proofs/shared-sums`, :doc:`/proofs/sum-pairs`.
 
@@ -609,7 +609,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
 
 @all_called
 class PrivateGroupBy(Refusing, Unchanging):
-    """A private frame with its groups: public keys, or columns whose groups are selected. Made by `group_by`."""
+    """A private frame with its groups: public keys, or columns with selected groups. Made by `group_by`."""
 
     def __init__(self, frame: PrivateFrame, keys: pl.DataFrame | tuple[str, ...]) -> None:
         self._frame, self._keys = frame, keys

@@ -154,7 +154,7 @@ class Steps:
         *,
         matches_supertype: bool = True,
     ) -> Self:
-        """Replace nulls, but not those of the privacy unit, whose rows are dropped.
+        """Replace nulls, except in the privacy unit: its null rows are dropped.
 
         Parameters
         ----------
@@ -228,8 +228,8 @@ class Steps:
         Parameters
         ----------
         on
-            The columns whose values become rows, all of one type; None: all but those of `index`. It is an error if it
-            names the privacy unit or there is none, if columns are of several types, or if names repeat.
+            The columns with the values that become rows, all of one type; None: all but those of `index`. It is an
+            error if it names the privacy unit or there is none, if columns are of several types, or if names repeat.
         index
             The columns that stay, and the privacy unit in any case.
         variable_name, value_name

@@ -54,7 +54,7 @@ def protect(
     dataset: str | None = None,
     unchecked: bool = False,
 ) -> PrivateFrame:
-    r"""Begin a private query without data: a pipeline whose `release(frame)` takes the rows later.
+    r"""Begin a private query without data: a pipeline that gets the rows later, by `release(frame)`.
 
     On data it is the method `.dp.protect` of a LazyFrame or a DataFrame, with the same arguments.
 
@@ -95,8 +95,8 @@ def protect(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. On data also if the plan visibly mixes people (an aggregation or a window
-        without the unit, unique, head or slice), or if Polars can't resolve the columns. Its own message may quote a
+        If an argument is not as described. On data also if the plan visibly mixes people: an aggregation or a window
+        without the unit, unique, head or slice. Or if Polars can't resolve the columns. Its own message may quote a
         row, so it is not shown. Without a privacy unit also if the plan may repeat rows or read a file twice.
 
     Notes

@@ -107,7 +107,7 @@ class Publication(OfAnswers):
         return Publication(dict(zip(self.queries, queries, strict=True)))
 
     def explain(self) -> pl.DataFrame:
-        """Return what a release would cost and how good it would be, without reading a row.
+        """Return the cost and the accuracy of a release, without reading a row.
 
         Returns
         -------

@@ -185,7 +185,7 @@ def count_runs(histogram: Histogram, size: int) -> tuple[Ints, CountRuns]:
     Only occupied codes are visited: all codes between two of them are one run of count 0.
     """
     groups = len(histogram.sizes)
-    # Each group's occupied codes; before, between and after them the other codes, of which there may be none.
+    # Each group's occupied codes; before, between and after them the other codes, possibly none.
     entries = 2 * histogram.sizes + 1
     ends = np.cumsum(entries)
     at = np.repeat(ends - entries, histogram.sizes) + 2 * positions(0, histogram.sizes) + 1

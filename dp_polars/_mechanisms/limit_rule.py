@@ -146,7 +146,7 @@ def bound_rule(loss: Loss, noise: Fraction | None, candidates: Iterable[Fraction
     """Return the rule of one clipping bound: N(b) is the number of people with a contributing value beyond b.
 
     `candidates`: away from 0, with the sign of the bound: see `bounds_up_to`. `loss`, `noise`: as for a limit. None as
-    `noise`: for the grid of quantiles, which should leave nobody beyond.
+    `noise`: for the grid of quantiles, which should have no person beyond.
     """
     values, of_ranks = tuple(candidates), noise is None
     # The offset is 0 for 0 and for the smallest upper bound: a column has values. Negative upper bounds are rarer.

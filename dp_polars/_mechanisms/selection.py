@@ -178,8 +178,8 @@ def exponential_mechanism(
         As for `permute_and_flip`.
     epsilon, rho
         The privacy loss of the release, in pure DP or in zero-concentrated DP: exactly one of them. By bounded range,
-        rho = y − 1 − ln y with y = epsilon/(exp(epsilon) − 1), a little less than epsilon²/8 (Harrison & Manurangsi
-        2026, arXiv 2510.25746).
+        rho = y − 1 − ln y with y = epsilon/(exp(epsilon) − 1). That is a little less than epsilon²/8 (Harrison &
+        Manurangsi 2026, arXiv 2510.25746).
 
     Returns
     -------

@@ -199,7 +199,7 @@ class _Steps:
         """Return ln Q of each block, and a bound on their error.
 
         Running products are sums of whole numbers, ln n in units of 2**-bits. Equal factors of several steps cancel. So
-        the error is that of k logarithms, not of one for each step.
+        the error is as large as for k logarithms, not for one per step.
         """
         k, size = self.top.shape[1], self.ranking.size
         bits = 61 - math.ceil(k * math.log(size + 1) + 1).bit_length()

@@ -80,7 +80,7 @@ class Average(Clipped):
         return answers, pl.Series(least), pl.Series(most)
 
     def _bounds(self, beta: float, *columns: pl.DataType) -> list[int] | list[float]:
-        """Return a bound on each draw's error, in whole units; all hold together with probability 1 − beta."""
+        """Return a bound on each draw's error, in whole units; all are valid with probability 1 − beta."""
         claims, bits = self.noise(*columns), self.bits_of_parts(*columns)
         bounds = [noise_bound(claim, beta / len(claims)) for claim in claims]
         return [math.ldexp(bound, -bit) for bound, bit in zip(bounds, bits, strict=True)] if any(bits) else bounds

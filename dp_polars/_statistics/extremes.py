@@ -150,7 +150,7 @@ class FirstAbove(HistogramQuery):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
     R is 2 if a row is added or removed, and 3 if one replaces another: `docs/proofs/first-above.md`. A person who
-    counts once for each candidate moves all counts of a group by 0 or 1 in one direction, so R is that of one row.
+    counts once for each candidate moves all counts of a group by 0 or 1 in one direction, so R is as for one row.
     """
 
     threshold: Fraction

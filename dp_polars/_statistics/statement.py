@@ -394,12 +394,12 @@ _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 class Statement:
     r"""The protection of a release, for those who publish, sign and review it. It never changes.
 
-    Made by `PrivateQuery.statement`, `PrivateExpr.statement` and `dp_polars.statement`; `read_claim` finds the one that
-    a file carries. It says whom the release protects and how much, what is not protected, and how each number was
-    drawn. Facts that the package does not know appear as "TO BE STATED", "not known" or "not recorded".
+    Made by `PrivateQuery.statement`, `PrivateExpr.statement` and `dp_polars.statement`; `read_claim` returns the one in
+    a file. It shows whom the release protects and how much, what is not protected, and how each number was drawn. Facts
+    that the package does not know appear as "TO BE STATED", "not known" or "not recorded".
 
-    Nothing in it depends on a private row, or on what the transformations before `protect` say. `written` is all facts
-    as JSON.
+    Nothing in it depends on a private row, or on the contents of the transformations before `protect`. `written` has
+    all facts as JSON.
 
     Examples
     --------
@@ -455,9 +455,9 @@ class Statement:
     def to_yaml(self) -> str:
         """Return the statement as an entry of the public registry of deployments, by its schema.
 
-        A text that is missing is "TO BE STATED"; an enumeration that is missing is left out. `tier` is the highest one
-        all of whose fields are stated, if it was not given. A ValueError where a field that the schema requires takes
-        no blank, and has no value: a date or an enumeration.
+        A missing text is "TO BE STATED"; a missing enumeration is left out. If `tier` was not given, it is the highest
+        tier without missing fields. ValueError if a required date or enumeration is missing, as the schema accepts no
+        blank there.
         """
         return "\n".join(_yaml(self._record())) + "\n"
 

@@ -269,7 +269,7 @@ class HistogramQuery(Query):
     def least_people(self, counted: HistogramQuery, *columns: pl.DataType) -> int:  # noqa: ARG002
         """Return the noisy number of people from which on an answer hardly lies beyond all of their values.
 
-        Groups without people are below it. Both hold with a probability of 0.95.
+        Groups without people are below it. Each is true with a probability of 0.95.
         """
         return 1
 
@@ -309,7 +309,7 @@ class HistogramQuery(Query):
         lower: Fraction | None = None,  # noqa: ARG002
         upper: Fraction | None = None,  # noqa: ARG002
     ) -> Self:
-        """Return the statistic with the found bounds of `finds`."""
+        """Return the statistic with found bounds, for the names in `finds`."""
         return self
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:

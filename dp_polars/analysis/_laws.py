@@ -140,7 +140,7 @@ def _laplace_probabilities(exponents: Floats, counts: Floats) -> Floats:
 
 
 def _panels_below(exponents: Floats, counts: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """Yield nodes u < 0 and masses weight·∏F(u + x_i), from the best score down to where nothing is left.
+    """Yield nodes u < 0 and masses weight·∏F(u + x_i), from the best score down until nothing is left.
 
     Nothing is left if the product without the best candidate is below exp(−50). A panel is at most 4 wide. So no F
     turns too fast for 32 nodes, and the product falls by at most exp(−16) on it.

@@ -63,7 +63,7 @@ def loss_for(
     ----------
     query
         A query of a private frame, not for keys, with or without private rows of its own (they are not touched). Its
-        losses only set the unit of the result. Without losses the unit is that of its budget, or epsilon.
+        losses only set the unit of the result. Without losses it is the budget's unit, or epsilon.
     rows
         The public rows, as for `simulate`.
     within

@@ -332,7 +332,7 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
           Corollary 13 and Proposition 12);
         - for delta from 1e-10 on, the privacy loss distributions of the dominating pairs, rounded up to a grid and
           composed by Google's ``dp_accounting`` (extra ``accounting``);
-        - for discrete Gaussians alone, the profile of a continuous one that is a little narrower, at every delta (Balle
+        - for only discrete Gaussians, the profile of a continuous one that is a little narrower, at every delta (Balle
           & Wang 2018, arXiv 1805.06530).
 
         With a discrete Gaussian among the releases, delta 0 gives infinity. If one of them finds keys, or has a rho

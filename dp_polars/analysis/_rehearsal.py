@@ -103,11 +103,11 @@ def simulate(
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It is of little use for a small group, as its few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
-          each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
-          threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
-          argmax, from the worst answer to the best.
+          each. Quantiles (each of a list) and a first above a threshold have the order of the candidates, with null
+          last. Numbers (each of value counts) have their own order. Modes and argmax are ordered from the worst answer
+          to the best.
         - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the limits drop them or
-          scale them away, or they are rows without a person, each of which is taken for one person. (In a mode that
+          scale them away, or they are rows without a person, and each of these counts as one person. (In a mode that
           counts people, and in value counts, a person counts for each of their candidates.)
         - `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
         - `ordered` (Boolean): whether the answers are on a line, as for quantiles, counts, sums and means.

@@ -227,8 +227,8 @@ def law_of_first_above(statistic: FirstAbove, types: Columns, histograms: Histog
     """Return a function from a claim to the law of the answers.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 for the true
-    answer. It is measured on all rows, also on those that the limits drop. `NEAR` is the probability of the true
-    answer, and of any other one with an error of at most `within`, if that is above 0.
+    answer. It is measured on all rows, also on dropped ones. `NEAR` is the probability of the true answer, and of any
+    other one with an error of at most `within`, if that is above 0.
     """
     everything, bounded = histograms
     search = statistic.search(*types)

@@ -56,8 +56,8 @@ def error_by_size(query: PrivateQuery | Publication, sizes: Iterable[int]) -> pl
         One row per output, or table of a cube, and size: of a publication `query` (String), and then `output` (String),
         `size` (Int64), `size_unit` (String: "rows" or "people"), `error_95` (Float64) and `error_unit` as in
         `PrivateQuery.explain`, and `relative` (Float64): that error divided by the largest answer that a group of this
-        size may have. For counts this is the size, for sums the size times the larger bound. For quantiles and modes,
-        whose errors are in rows or people, it is the size (by weight, times the largest weight). For means and their
+        size may have. For counts this is the size, for sums the size times the larger bound. Errors of quantiles and
+        modes are in rows or people: for them it is the size (by weight, times the largest weight). For means and their
         like it is the distance between the smallest and the largest answer. Above 1 an answer is only noise. Errors are
         null if only the column's type names the candidates and the query has no rows.
 
@@ -103,7 +103,7 @@ def size_needed(
     -------
     DataFrame
         One row per output: of a publication `query` (String), and then `output` (String), `size` (Int64) and
-        `size_unit` (String: "rows" or "people"), counting those that the limits keep. In every group of this size or
+        `size_unit` (String: "rows" or "people"), counting only rows within the limits. In every group of this size or
         more, the error is that small with probability 0.95. Null if the error is not known, or no group of 2⁵³ is large
         enough.
 

@@ -268,7 +268,6 @@ def _ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high] or [low, high]
 
 
-# Numbers, which are hardly ever the true ones: what matters is how far they are off.
 # A text at the end of a bar.
 BESIDE: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": 11}
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
