@@ -151,9 +151,9 @@ def as_measurement(
         From a LazyFrame or DataFrame to the DataFrame that `PrivateQuery.release` gives; of a cube to the count in
         each cell, or of each table, where dimensions that it leaves out are null; of a publication to a dict of these.
         The metric counts rows
-        (`symmetric_distance`, or `change_one_distance` under "replace_one"), or people where the query has a privacy
+        (`symmetric_distance`, or `change_one_distance` under "replace_one"), or people if the query has a privacy
         unit (`symmetric_id_distance`, `change_one_id_distance`). The privacy map adds up what the outputs cost at that
-        distance, exactly, and rounds up where no float64 is that number.
+        distance, exactly, and rounds up to a float64.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def make_private_query(
     After `register()` a context's query can end in it: `context.query().private_query(query, 0.5)`, or without the
     loss, which OpenDP then searches for.
 
-    `input_metric` must be the query's, and `loss` is what one person loses to all outputs together, in the unit of
+    `input_metric` must be the query's. `loss` is one person's loss to all outputs together, in the unit of
     `query.loss`. All else, and errors, are as for `as_measurement`.
     """
     assert_features()

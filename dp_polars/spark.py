@@ -117,7 +117,7 @@ def release(
     budget
         The budget to charge, if the query itself has none.
     path
-        A folder that does not exist yet, for the answers as Parquet. None: a local frame where the driver draws,
+        A folder that does not exist yet, for the answers as Parquet. None: a local frame if the driver draws,
         otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
         `spark.checkpoint.dir`). For a publication, each query has a folder of its name in it. If one fails, the
         folders of those before it stay.

@@ -87,7 +87,7 @@ def release(
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
     The database makes all histograms by one SELECT: codes, contribution limits, distinct people, counts and sums are
-    its own SQL. Only histograms come here, where the exact draw is made. SQL makes no noise. Nothing is created in the
+    its own SQL. Only histograms come here, for the exact draw. SQL makes no noise. Nothing is created in the
     database, so you need only the right to read.
 
     Parameters

@@ -40,7 +40,7 @@ from dp_polars._base.numbers import Number, given, show
 
 # Names of budgets in memory, for the lifetime of the process: the budgets themselves may be gone.
 _taken: set[str] = set()
-# The code that made budgets without a name or a path, by the text of its cell and its function.
+# Code that made budgets without name and path, by the text of its cell and its function.
 _runs: dict[tuple[str, str], list[CodeType]] = {}
 # The largest spending of each ledger that this process has seen, by its path and its total.
 _newest: dict[tuple[Path, tuple[object, ...]], Cost] = {}
@@ -468,15 +468,15 @@ class Budget:
         BudgetExceededError
             If too little is left.
         TypeError, ValueError
-            If an entry is no claim with a loss above 0, if it spends a delta and the budget has none, if the first
-            charge had another unit or relation, or if the ledger is damaged or has another name.
+            If an entry is no claim with a loss above 0, or spends a delta that the budget lacks. If the first charge
+            had another unit or relation. If the ledger is damaged or has another name.
         OSError
             If the ledger can't be locked (TimeoutError if it stays busy), read or written.
 
         Notes
         -----
         If an error is raised, nothing is charged, with two exceptions in which budget may be lost.
-        The first is an OSError that says "the charge may be in" the ledger, because the disk failed at the end.
+        The first is an OSError with the words "the charge may be in": the disk failed at the end.
         The second is an interruption (such as KeyboardInterrupt), which may come when all is written.
         The budget can be used at once in any case.
         """

@@ -43,7 +43,7 @@ from dp_polars._base.numbers import (
 
 # The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
 # (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential mechanism has the larger rate, because only it
-# has a bounded range, and nearly always is better.
+# has a bounded range. It is nearly always better.
 _BETTER: dict[costs.MechanismKind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
@@ -116,7 +116,7 @@ class Claim:
     contributions
         How one person's rows may spread over the groups.
     neighboring_relation
-        "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
+        "add_or_remove_one", "replace_one", or None if the caller's sensitivity implies it.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
     rate
@@ -151,8 +151,8 @@ class Claim:
     _groups: int | None = field(default=None, kw_only=True)
     # For a list of quantiles under "replace_one": `same_group` of each draw. Empty: 1 for each.
     _levels: tuple[Fraction, ...] = field(default=(), kw_only=True)
-    # For a discrete Gaussian: the part of its own largest rho that it costs when all histograms of a cube of tables
-    # together cost most. 1 for anything else.
+    # For a discrete Gaussian: its part of its own largest rho, when all histograms of a cube of tables together cost
+    # most. 1 for anything else.
     _attained: Fraction = field(default=costs.ALL, kw_only=True)
     # Whether a choice, or the first above a threshold, is released with its gap. This changes nothing in epsilon. In
     # rho it is charged like any mechanism with the same epsilon.
@@ -221,7 +221,7 @@ class Claim:
         return ("rho",) if self._is_asked and not self._has_epsilon else ("epsilon", "rho")
 
     def _in_unit(self, unit: Unit) -> Claim:
-        """Return a claim with the same number as its loss in a unit, by the better mechanism unless one was requested.
+        """Change the unit of the loss, not its number. The mechanism becomes the better one, unless requested.
 
         A claim that exists only in the other unit stays as it is.
         """
@@ -351,7 +351,7 @@ class Claim:
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
         """Return how the rows of a person, or of `distance` people, are assumed to spread over the groups.
 
-        For the first above a threshold under "replace_one", several rows of a group are assumed to be in a single group
+        For the first above a threshold under "replace_one", all of several rows are assumed to be in one group
         (`docs/proofs/first-above.md`, Theorem 3).
         """
         spread = self.contributions
@@ -415,7 +415,7 @@ def check_rate(rate: Fraction, loss: Loss) -> Fraction:
 
 # The δ for comparing losses in both units: nearly always below one over the number of people.
 _DELTA, _AT_DELTA = Fraction(1, 10**6), "at δ = 10⁻⁶"
-# Mention a budget in the other unit if it charges at most this part, both as ε at that δ.
+# Mention a budget in the other unit if it charges at most this part, as ε at that δ.
 _CHEAPER = 0.9
 
 

@@ -75,7 +75,7 @@ def widened(move: Fraction) -> Fraction:
 
 
 def _of_fine(move: Fraction, steps: int) -> Fraction:
-    """Return a shift that is enough for lattices with this number of steps or more, which is above twice the move."""
+    """Return a shift that is enough for lattices with at least this number of steps, above twice the move."""
     with precision(_BITS):
         return round_up(upper(ball(move) / ball(1 - (2 * move / steps) ** 2).sqrt()))
 

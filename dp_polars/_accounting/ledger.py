@@ -313,7 +313,7 @@ _TABLES = [
 class Head(NamedTuple):
     """The `budget` row without its digest; numbers are exact rationals as text.
 
-    Only a guarantee of (epsilon, delta) has a part of delta for keys, an order of divergences and a largest rho.
+    The part of delta for keys, the order of divergences and the largest rho belong to a guarantee of (epsilon, delta).
     They are None for other budgets. Its sum of epsilons is None after a release without epsilon.
     `is_said` is 1 if the part for keys was given. `is_closed` is 1 if one release took the whole guarantee. Else they
     are 0.

@@ -219,8 +219,8 @@ _SHORT = 20
 class Remaining(Fraction):
     """The rest of a budget: an exact `Fraction` in the unit of its total.
 
-    `epsilon`, `rho`: the largest loss in this unit that still fits. The other one is None where a budget adds up one
-        unit alone.
+    `epsilon`, `rho`: the largest loss in this unit that still fits. The other one is None if a budget
+        only adds up one unit.
     """
 
     __slots__ = ("epsilon", "rho")
@@ -267,8 +267,8 @@ class BudgetExceededError(ValueError):
     requested_delta, remaining_delta, short_by_delta
         The same of delta: exact numbers, or None where the budget has no delta.
     ledger, first_charge, last_charge
-        The path of the budget's file, and the times of its first and last charge (`datetime` in UTC), in whichever run
-        they were made; None where the budget has no file, or was never charged.
+        The path of the budget's file, and the times of its first and last charge (`datetime` in UTC), in any run.
+        None if the budget has no file, or was never charged.
     """
 
     def __init__(

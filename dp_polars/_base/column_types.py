@@ -160,7 +160,7 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
         return array.T, None if offered is None else offered.T
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return _of_series(name, values if isinstance(values, pl.Series) else of_arrow(name, values, pl.Series))
-    # NumPy would turn integers with nulls into floats, for an Index of pandas and for a Series before pandas 3.
+    # NumPy would turn integers with nulls into floats: in an Index of pandas, and in a Series before pandas 3.
     of_pandas = getattr(values, "array", values)
     if hasattr(of_pandas, "__arrow_array__"):
         import pyarrow as pa
@@ -323,7 +323,7 @@ def without_flags(frame: FrameT) -> FrameT:
 def _at(place: int, name: str) -> pl.Expr:
     """Return a column by its name, or by its place if Polars would read the name as a pattern.
 
-    By place alone is no option: POLARS_AUTO_STRUCTIFY makes a struct of such a column.
+    Not always by its place: POLARS_AUTO_STRUCTIFY makes a struct of such a column.
     """
     return pl.nth(place) if name == "*" or name.startswith("^") else pl.col(name)
 

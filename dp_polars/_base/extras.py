@@ -10,7 +10,7 @@ class MissingExtraError(AttributeError):
     """A part of this package is requested by its name (`dp_polars.spark`), and its extra is not installed.
 
     The message has the command that installs it. `import dp_polars.spark` raises a ModuleNotFoundError instead, as any
-    import of what is missing.
+    import of a missing module.
     """
 
 

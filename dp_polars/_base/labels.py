@@ -22,7 +22,7 @@ class Labels:
         return cls(texts("labels", labels), texts("units", units))
 
     def column(self, name: str) -> str:
-        """Return what a column is called, with its unit."""
+        """Return a column's label with its unit."""
         unit = self.units.get(name)
         return f"{self.words.get(name, name)}{'' if unit is None else f' ({unit})'}"
 

@@ -57,7 +57,7 @@ def given(value: object) -> str:
 
 
 def kind(value: object) -> str:
-    """Return the type of an argument for a message, with its package if other packages have a type of this name."""
+    """Return an argument's type for a message, with its package if others have a type of this name."""
     package, name = _package(value), type(value).__name__
     return f"{package}.{name}" if package in _OF_FRAMES else name
 

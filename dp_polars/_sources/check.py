@@ -294,7 +294,7 @@ class _Walk:
                 self._refuse(BESIDE, join)
 
     def check_facts(self) -> None:
-        """Refuse a table made of the rows that it is joined to, or of several rows of another table about people."""
+        """Refuse a table made of the rows that it joins, or of several rows of another table about people."""
         of_people = [read.source for read in self.reads]
         for table, rows, join in self.facts:
             mixes = any(one.seen for one in table.every)

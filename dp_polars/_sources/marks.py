@@ -60,7 +60,7 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
 def digest_of(frame: pl.LazyFrame, key: bytes) -> str | None:
     """Return a keyed digest of all rows in a plan's memory: "" if there are none, None if it can't be computed.
 
-    The order of rows does not matter: that of a `group_by` differs each time, for example.
+    The order of rows does not matter: a `group_by` gives another one each time.
     """
     found = [_sums(of, key) for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:

@@ -126,7 +126,7 @@ _JUST_SORTED = re.compile(
     r"((Alias|Filter|Slice|Function (drop_nans|drop_nulls|unique)) [^(]*\()*"
     r"(Sort|SortBy|Function (reverse|top_k|bottom_k))\b"
 )
-# In its streaming engine, Polars 1 treats a null in a cross join's left row as a value, depending on other rows.
+# In a streaming cross join, Polars 1 treats a null of a left row as a value, depending on other rows.
 _JOINS = frozenset(
     {"AsOf", *([] if _IS_OLD else ["Cross"]), "Full", "IEJoin", "Inner", "Left", "Right", "Semi", "Anti"}
 )

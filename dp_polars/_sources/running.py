@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 # whether the plan fails.
 _TWINS = not pl.__version__.startswith("1.")
 ANY_FILTER = pl.QueryOptFlags(comm_subexpr_elim=_TWINS)
-# A filter in a scan drops row groups by evaluating it on their smallest and largest values. x * 2 > 0 is false on a
-# group with a value that overflows, so its other rows are lost. NaN may be missing from both values. If Polars merges
-# repeated filtered scans, it moves the filter anyway. Polars 1 needs the merging: otherwise it loses columns of a scan
-# that is joined with itself.
+# A filter in a scan drops row groups by evaluating it on their smallest and largest values. If a value of a group
+# overflows, x * 2 > 0 is false, and the group's other rows are lost. NaN may be missing from both values. If Polars
+# merges repeated filtered scans, it moves the filter anyway. Polars 1 needs the merging: otherwise it loses columns of
+# a scan that is joined with itself.
 NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False, comm_subplan_elim=not _TWINS)
 
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]

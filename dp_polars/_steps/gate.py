@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 # Functions of a list's own elements, by the types that they accept. Each returns a value for each element, for some, or
-# one value. Sums are for integers only: those of floats are rounded by their order, and those of Decimals overflow.
+# one value. Sums are for integers only: floats round by their order, and Decimals overflow.
 _OF_ALL = {
     **dict.fromkeys(names("count first last len null_count"), "one"),
     **dict.fromkeys(names("reverse shift"), "each"),
@@ -158,9 +158,9 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     Float division is rounded correctly, as for a single row in a chunk.
     An expression of constants stays constant (a `select` of constants has one row).
 
-    Raises TypeError if `expr` is no expression. Raises ValueError if a part is not known to be row by row, or raises on
-    some value of its input types, or if a column is named like a pattern. Polars' errors about the schema are raised,
-    too.
+    Raises TypeError if `expr` is no expression.
+    Raises ValueError if a part is not known to be row by row, or raises on some value of its input types.
+    Raises ValueError also if a column is named like a pattern. Polars' errors about the schema are raised, too.
     """
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."

@@ -545,7 +545,7 @@ def _bound_dates(value: ExprNode) -> bool:
 def _set_zeros(tree: JsonTree, column: ExprNode, typed: ExprNode) -> None:
     """Add zeros, a full column if `column` is one, so that −0 becomes 0 in every case.
 
-    Polars' own x + 0 and 0 − x return 0 or −0 for the same x, depending on whether the row has its own chunk.
+    Polars' own x + 0 and 0 − x return 0 or −0 for the same x. It depends on whether the row has its own chunk.
     """
     is_negative = pl.col("1").cast(pl.Float64, strict=False) < 0.0
     zeros = is_negative.cast(typed.dtypes()[0], strict=False) * 0.0

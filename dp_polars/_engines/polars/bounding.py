@@ -158,7 +158,7 @@ class _View:
         return Stays(np.flatnonzero(marks), self.whose)
 
     def _first(self, whose: Ints, by_row: _RandomOrder) -> Marks:
-        """Mark the first row of each group and code of a person, or the marked row if no order was drawn."""
+        """Mark each person's first row of a group and code, or the marked one if no order was drawn."""
         marks, first = np.zeros(len(whose), bool), np.full(whose.max(initial=-1) + 1, -1)
         for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # of repeated writes, the last one counts
             seen = order[whose[order] >= 0]

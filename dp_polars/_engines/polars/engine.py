@@ -426,7 +426,7 @@ def count(
     """Return the histogram of each spec.
 
     Rows with null or NaN in the privacy unit are left out. Without a privacy unit there are no limits.
-    The columns of `keys` have the names and types of `rows` (text for a Categorical), and row i is group i.
+    The columns of `keys` have the names and types of `rows` (text for a Categorical). Row i is group i.
     With a `Product`, only groups with rows are counted.
     People are counted in `partitions`, one after the other.
     """

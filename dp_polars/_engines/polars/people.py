@@ -80,7 +80,7 @@ class AlikeSpecs:
 def added_up_cells(
     rows: pl.LazyFrame, kinds: Sequence[AlikeSpecs], are_counted: Sequence[pl.Expr]
 ) -> tuple[pl.LazyFrame, list[Callable[[pl.DataFrame], pl.DataFrame]]]:
-    """Return a plan that adds up the rows counted for any of these kinds, and a function for each kind's sums.
+    """Return a plan that adds up rows that count for any kind, and a function for each kind's sums.
 
     The functions return each cell once: `cell`, `rows`, and the sums of weights under the names of its specs.
     All kinds have the same codes.

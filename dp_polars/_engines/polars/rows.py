@@ -94,7 +94,7 @@ def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
 
 
 def compared(name: str, schema: pl.Schema) -> pl.Expr:
-    """Return a column whose equal values have equal bits."""
+    """Return a column in which equal values have equal bits."""
     if isinstance(schema[name], (pl.Categorical, pl.Enum)):
         # As text, because a category may have another number in the next scan.
         return pl.col(name).cast(pl.String)

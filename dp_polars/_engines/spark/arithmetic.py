@@ -97,7 +97,7 @@ def spark_type(dtype: pl.DataType, column: tuple[pl.DataType, DataType] | None =
     return next(kind() for kind, known in _POLARS.items() if known == dtype)
 
 
-# Up to this many digits, Spark can multiply a 64-bit decimal by the power of ten that makes it whole.
+# With up to this many digits, Spark can multiply a 64-bit decimal by a power of ten to make it whole.
 _MOST_DIGITS = 17
 # The low bits of a weight, which are added up separately.
 _LOW_BITS = 16

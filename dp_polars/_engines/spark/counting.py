@@ -320,7 +320,7 @@ def _dropped(name: str, limits: Limits, *, is_weighed: bool) -> Column:
     if limits.groups is not None:
         groups = sf.count_if(sf.col(name) > 0)
         twice, by = remaining * (2 * limits.groups) + groups, groups * 2
-        # The quotient is a whole number, and a float's rounding error is far smaller than the distance to the next.
+        # The quotient is a whole number. A float's rounding error is far smaller than 1/2.
         on_average = sf.round((twice - twice % by) / by).cast("long")
         remaining = sf.when(groups > limits.groups, on_average).otherwise(remaining)
     return total - (remaining if limits.rows is None else sf.least(remaining, sf.lit(limits.rows)))

@@ -107,7 +107,7 @@ def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401
     return [_renamed(value, ids) for value in tree] if isinstance(tree, list) else tree
 
 
-# Public tables up to this size are broadcast, so that the private rows need not be sorted for the join.
+# Public tables up to this size are broadcast, so that a join need not sort the private rows.
 BROADCAST = 1 << 17
 
 
@@ -198,7 +198,7 @@ class SpecColumns:
     # A column that is null if a row doesn't contribute; otherwise it has the code, unless all are 0. None: all rows
     # contribute.
     has: str | None
-    # The type of the values that this column has in place of codes, if only a list or Python can code them.
+    # If only a list or Python can code values: the type of this column, which then has values in place of codes.
     values: DataType | None
     # The weight of a row before it is doubled. None: each row has weight 1.
     units: str | None

@@ -25,7 +25,7 @@ _FEWEST = 8
 
 
 class Tracks:
-    """Specs that share a row of the long form, its `track`, because they have the same codes and the same limits.
+    """Specs with the same codes and limits. They share a row of the long form, its `track`.
 
     Each spec has its own columns in the track, named by places. So specs of different tracks share columns.
 

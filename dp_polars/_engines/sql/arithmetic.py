@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A list of points becomes a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
 _MOST_POINTS = 4096
-# Up to this many digits, DuckDB can multiply a 64-bit decimal by the power of ten that makes it whole.
+# With up to this many digits, DuckDB can multiply a 64-bit decimal by a power of ten to make it whole.
 _MOST_PLACES = 18
 _INT64 = np.iinfo(np.int64)
 _EPOCH = dt.datetime(1970, 1, 1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec
 
 
-# The most bits of a row's packed columns in an integer: alone, and with a time of 33 bits.
+# The most bits of a row's packed columns in an integer: without a time, and with one of 33 bits.
 _MOST_SAID, _MOST_BITS = 62, 24
 # The most codes that sets represent: listing the members of sets takes time for each code.
 _MOST_CODES = 16
@@ -54,7 +54,7 @@ def listed(
 
     All limits have the same number of groups, and the same number of rows in each.
     A person's rows in a group form a list.
-    If each column has a value in all rows or in none, the first rows of a random order stay for every output.
+    If each column has values in all rows or in none, the first rows of a random order stay for all outputs.
     Otherwise rows are ranked.
     """
     person = person_in(rows.table)
@@ -89,7 +89,7 @@ def listed(
 
 
 def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
-    """Add columns with 1 for people with rows of a code, else 0, and their number of groups if it is known."""
+    """Add columns: 1 if a person has rows with a code, else 0. Add their numbers of groups if known."""
     found = {}
     for rows, code in presence.items():
         found[rows] = ibis.ifelse(pairs[f"has{names[code]}"], integer(1), integer(0))
@@ -356,7 +356,7 @@ def _in_each(said: Table, groups: int) -> list[tuple[str, list[Value]]]:
 
 @dataclass(frozen=True)
 class _Held:
-    """The columns that a person's rows in a group contribute to, and the codes in them, as bits of an integer.
+    """Bits of an integer for a person's rows in a group: the columns that they contribute to, and codes.
 
     With few public groups, one integer has the bits of all groups.
     Then a person has one row for all groups, and no group needs sorting: a sum counts the earlier groups.
@@ -532,7 +532,7 @@ def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says:
             until = ibis.cumulative_window(group_by=owner, order_by=order_by)
             at = {}
             for name, limits in most:
-                # If limits kept or dropped all rows of an owner so far, the row number among them needs no condition.
+                # If all rows of an owner stay or all go until here, plain row numbers equal those among kept rows.
                 is_whole = limits.groups is limits.rows_per_group is None or what == "rows_per_group"
                 every = len(bounds) == 1 or (name is None and is_whole)
                 at[name, limits] = _place(None if every else tight[f"keeps{bounds[name, limits]}"], until)

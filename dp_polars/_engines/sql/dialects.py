@@ -280,7 +280,7 @@ class Dialect:
         Its name in Ibis.
     types
         The engine's names for types that can be queried, each with the family that Ibis must show. The engine
-        distinguishes the same values of these types as Polars does. Ibis alone is not enough: it shows padded,
+        distinguishes the same values of these types as Polars does. Ibis' types are not enough: it shows padded,
         case-insensitive and enumerated text as strings, 128-bit integers as decimals, and guesses the types of
         computed columns.
     unit_types

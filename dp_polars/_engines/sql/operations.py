@@ -1,6 +1,6 @@
 """Operations of Ibis: those on a single row, those on several rows, and those that are refused.
 
-An operation in no list is refused as unknown: Ibis may have operations that nobody has checked.
+An operation in no list is refused as unknown: Ibis may have operations without a check here.
 A test compares the lists with all classes of the installed Ibis.
 """
 

@@ -43,7 +43,7 @@ _LEFT_ALONE = frozenset({"anti", "semi"})
 
 
 def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # noqa: ANN401
-    """Refuse a table expression that visibly mixes people; return the text columns by which it distinguishes them.
+    """Refuse a table expression that visibly mixes people; return the text columns that distinguish them.
 
     The engine must not treat two values of these columns as equal.
 

@@ -120,7 +120,7 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: 
 
 
 def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
-    """Return a text as a value of a type, or a column as it is, so that equal values are identical."""
+    """Convert a text to a type, or return a column, so that equal values are identical."""
     if kind.is_string():
         return dialect.binary(value)
     if value.type() != kind:
