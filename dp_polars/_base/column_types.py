@@ -67,6 +67,21 @@ def tick(dtype: pl.DataType) -> Fraction | None:
     return None
 
 
+def ends(dtype: pl.DataType) -> tuple[Fraction, Fraction]:
+    """Return the smallest and the largest number that a type of integers, Decimals or booleans can hold."""
+    if dtype == pl.Boolean:
+        return Fraction(0), Fraction(1)
+    if isinstance(dtype, pl.Decimal):
+        most = (10 ** (dtype.precision or 38) - 1) * Fraction(1, 10**dtype.scale)
+        return -most, most
+    bits = int(str(dtype).removeprefix("U").removeprefix("Int"))
+    return (
+        (Fraction(0), Fraction(2**bits - 1))
+        if dtype.is_unsigned_integer()
+        else (Fraction(-(2 ** (bits - 1))), Fraction(2 ** (bits - 1) - 1))
+    )
+
+
 def has_value(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return column.is_not_null() & column.is_not_nan() if dtype.is_float() else column.is_not_null()
 

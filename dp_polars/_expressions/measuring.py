@@ -15,7 +15,7 @@ from dp_polars._bins.candidates import Categories, Values
 from dp_polars._bins.weights import bounds_given, ends_of_person
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
 from dp_polars._statistics.averages import Deviation, Mean, Share, Variance
-from dp_polars._statistics.measures import Count, Sum, SumOfPeople, ValueCounts
+from dp_polars._statistics.measures import Count, Sum, SumOfPeople, ValueCounts, sum_of_found_totals
 
 
 @called
@@ -249,7 +249,7 @@ def sum(  # noqa: A001 (Polars' own name)
     upper: Number | None = None,
     *,
     step: Number | None = None,
-    per_person: tuple[Number, Number] | None = None,
+    per_person: tuple[Number, Number] | Literal[True] | None = None,
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
@@ -279,10 +279,13 @@ def sum(  # noqa: A001 (Polars' own name)
     (ends, finds), claim = bounds_given(lower, upper, step), claim_on(terms, "number")
     if per_person is None:
         return on_terms(Sum(*ends, of_floats, claim, finds=finds), terms, column)
+    if per_person is True:
+        return on_terms(sum_of_found_totals(ends, finds, claim, of_floats=of_floats), terms, column)
     if finds:
         msg = (
-            f"{' and '.join(finds)} must be given with per_person: only bounds of values are found privately.\n\n"
-            "Hint: bounds that hold all values, as wide as per_person at least, change nothing."
+            f"{' and '.join(finds)} must be given with per_person={given(per_person)}: only bounds of values or of "
+            "totals are found privately.\n\n"
+            "Hint: per_person=True finds the bounds of totals, and no others are needed."
         )
         raise TypeError(msg)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)

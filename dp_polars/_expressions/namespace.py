@@ -752,7 +752,7 @@ class PrivateNamespace(Suggesting):
         upper: Number | None = None,
         *,
         step: Number | None = None,
-        per_person: tuple[Number, Number] | None = None,
+        per_person: tuple[Number, Number] | Literal[True] | None = None,
         within: Number | None = None,
         epsilon: Number | None = None,
         rho: Number | None = None,
@@ -781,8 +781,9 @@ class PrivateNamespace(Suggesting):
             hi; on a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the
             total of a person to [lo, hi]. A person without a value adds 0, not lo. The number of rows does not matter.
             Totals in more groups than `max_groups` (or `max_rows`, if it is smaller) count in part. The noise has the
-            scale of the larger of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None:
-            values are added up as rows.
+            scale of the larger of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. True: the
+            bounds are found privately, as `lower` and `upper` are; values then need none. None: values are added up
+            as rows.
         all others
             As for `dp_polars.len`. The noise has the scale of the larger clipping bound times a person's rows.
 

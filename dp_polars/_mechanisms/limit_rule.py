@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -56,6 +56,9 @@ _UP_TO_ONE, _ABOVE_ONE = Fraction(1, 2), Fraction(5, 2)
 # For quantiles: wider bounds do hardly any harm, so a smaller part finds them.
 _OF_RANKS, _ENOUGH_OF_RANKS = (Fraction(1, 8), Fraction(1, 4)), 1
 
+#: One person's loss is released in this many parts of the most that counts. Roots are cut to such parts of one.
+PARTS, _ROOTS = 1024, 2**20
+
 # T and o are rounded up, except for less than this, which exceeds the radius of any interval of 128 bits. And their
 # largest value.
 _BITS, _ROUNDING, _LARGEST = 128, Fraction(1, 2**64), 2**60
@@ -94,6 +97,15 @@ class Rule(Generic[Value]):
         """R of the scores, under both neighbouring relations."""
         return 2 if self.at_median else 1
 
+    def first(self, number: int) -> Rule[Value]:
+        """Return the rule with only the first candidates, `number` of them."""
+        return replace(
+            self,
+            candidates=self.candidates[:number],
+            targets=self.targets[:number],
+            offsets=self.offsets[:number],
+        )
+
     def scores(self, beyond: Ints) -> Ints:
         """Return the scores of the candidates. `beyond`: the number of people beyond each b of `counted`."""
         of_candidates = beyond[-len(self.candidates) :]
@@ -103,10 +115,47 @@ class Rule(Generic[Value]):
         scores: Ints = -surplus - np.array(self.offsets, np.int64)
         return scores
 
+    def most_lost(self, place: int, kind: LimitKind | None) -> Fraction:
+        """Return the most that counts of what one person loses: up to the first candidate of three times the limit.
+
+        0 if nothing is larger than the chosen one.
+        """
+        return _lost(self._top(place), self.candidates[place], kind)
+
+    def parts_lost(self, place: int, kind: LimitKind | None) -> Ints:
+        """Return how much a person loses between each candidate and the next, from the chosen one on, in parts.
+
+        `PARTS` are `most_lost`. Between two candidates a person is taken to be in the middle.
+        """
+        chosen, top, most = self.candidates[place], self._top(place), self.most_lost(place, kind)
+        ends = self.candidates[place:]
+        closed = 0 if kind in (None, "norm") else 1  # of whole numbers, one more is the first beyond
+        middles = [Fraction(low + end + closed) / 2 for low, end in pairwise(ends)] + [Fraction(0)]
+        parts = [
+            PARTS if abs(low) >= abs(top) else _in_parts(_lost(middle, chosen, kind), most)
+            for low, middle in zip(ends, middles, strict=True)
+        ]
+        return np.array(parts if most else [0] * len(parts), np.int64)
+
+    def _top(self, place: int) -> Value:
+        chosen = self.candidates[place]
+        return next((b for b in self.candidates[place:] if abs(b) >= 3 * abs(chosen)), self.candidates[-1])
+
     def place(self, beyond: Ints, claim: Claim, rng: Rng) -> int:
         """Draw a candidate by the mechanism and the rate of a claim, and return its place."""
         scores = self.scores(beyond)
         return int(best_rows(scores, np.array([len(scores)]), claim.rate, LAWS[claim.mechanism], rng)[0])
+
+
+def _lost(x: int | Fraction, b: int | Fraction, kind: LimitKind | None) -> Fraction:
+    """Return what a person loses whose number is x: in L2 of groups, where each counts √(b/x), of the groups."""
+    if kind == "root":
+        return x - Fraction(math.isqrt(math.floor(x * b * _ROOTS**2)), _ROOTS)
+    return abs(Fraction(x - b))
+
+
+def _in_parts(lost: Fraction, most: Fraction) -> int:
+    return min(round(PARTS * lost / most), PARTS)
 
 
 def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: int | None = None) -> Rule[int]:

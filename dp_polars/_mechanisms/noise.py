@@ -259,9 +259,9 @@ def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
     return _NOISE[claim.mechanism][0](count, 1 / claim.rate)
 
 
-def check_scale(claim: Claim) -> None:
-    """Raise for noise that would not fit into 64 bits."""
-    if not (claim._is_open or claim.rate * LARGEST_SCALE >= 1):
+def check_scale(claim: Claim, room: int = 1) -> None:
+    """Raise for noise that would not fit into 64 bits, or would not if it were `room` times as large."""
+    if not (claim._is_open or claim.rate * LARGEST_SCALE >= room):
         msg = f"the noise must have a scale of at most 2**50, got more for {claim.loss}.\n\nHint: take a wider step."
         raise ValueError(msg)
 

@@ -352,6 +352,8 @@ def _shown(section: Section, heading: str, words: Words, sections: Sequence[Sect
     """Yield a figure, the tables, and what limits and clipping did."""
     name, query, released, *_ = section
     labels, request = words.labels, query._request
+    large = (one for one in query.found or () if one.is_large)
+    yield from (f"<p><strong>{html.escape(one.warning)}</strong></p>" for one in large)
     if note := words.notes.get(name):
         yield f"<p>{html.escape(note)}</p>"
     yield _figure(section, heading, words)
@@ -430,7 +432,9 @@ def _found(query: PrivateQuery, labels: Labels) -> Iterator[str]:
         low, high = (text_of(max(one.people + end, 0)) for end in (-one.bound, one.bound))
         has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
         what = f"the {'clipping bound' if one.what in ('lower', 'upper') else 'limit'} of {exact(one.value)}"
-        yield f"{of}: {what} was found privately; about {text_of(max(one.people, 0))} people {has} ({low} to {high})."
+        people = f"about {text_of(max(one.people, 0))} people {has} ({low} to {high})"
+        lost = f"; {one.loss_in_words}" if one.lost_bound else ""
+        yield f"{of}: {what} was found privately; {people}{lost}."
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section], titles: Mapping[str, str]) -> Iterator[str]:

@@ -265,17 +265,28 @@ class PersonNumber:
 
     A person has n rows in a group (where people count: n codes); at most `cap` and `MOST_FOUND` count. "rows" is
     their sum over the groups, "squares" that of their squares, "groups" how many groups have any. "largest code" and
-    "smallest code" are of all rows.
+    "smallest code" are of all rows. "largest total" and "smallest total" are of the groups: of what all rows that
+    contribute weigh together, which is not clipped.
     """
 
     spec: HistogramSpec
-    what: Literal["rows", "squares", "groups", "largest code", "smallest code"]
+    what: Literal["rows", "squares", "groups", "largest code", "smallest code", "largest total", "smallest total"]
     cap: int | None = None
 
     @property
     def most(self) -> int:
         """How many rows of a group count at most."""
         return min(self.cap or MOST_FOUND, MOST_FOUND)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the largest or the smallest one of several."""
+        return self.is_total or self.what.endswith("code")
+
+    @property
+    def is_total(self) -> bool:
+        """Whether it is the largest or the smallest total of a group."""
+        return self.what.endswith("total")
 
     @staticmethod
     def name(place: int) -> str:

@@ -240,6 +240,14 @@ def _settled(part: Part[Released], work: Work | KeyWork, found: bytes) -> tuple[
     return replace(part, request=settled), then
 
 
+def with_found(request: AnyRequest[Asked], engine: Engine[pl.DataFrame]) -> AnyRequest[Asked]:
+    """Return a request with what its stages find on rows that are public: nothing is charged for it."""
+    work = request.bind(engine)
+    while (stage := request.stage(work, engine)) is not None:
+        request, work = request.settled(_in_polars(engine.prepare_stage(stage)()), work)
+    return request
+
+
 def _unpacked(part: Part[Released], work: Work | KeyWork, packed: bytes) -> Drawn[Released]:
     """Return what is cached: of a release in stages, what each has drawn."""
     if part.request.stage(work, part.engine) is None:

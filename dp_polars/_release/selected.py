@@ -190,9 +190,9 @@ class SelectingRequest(StagedRequest):
             request, then = super().settled(found, work)
             return replace(request, planned=planned), then
         if self.limit is not None and self.found_limit is None:
-            choice, (place, people) = self.limit.query, found.row(0)
-            most = choice.values[place]
-            found_limit = Found("max_groups", (), most, people, choice.people_bound(BETA))
+            choice, (place, people, parts) = self.limit.query, found.row(0)
+            most, bound, lost = choice.values[place], choice.people_bound(BETA), choice.lost(place, parts, BETA)
+            found_limit = Found("max_groups", (), most, people, bound, *lost, noise=None)
             selection = self._selection_at(int(most))
             return replace(self, found_limit=found_limit, selection=selection, planned=planned), work
         if found.height > MOST:
@@ -260,7 +260,7 @@ def _ruled(ask: Ask[LimitChoice]) -> Ask[LimitChoice]:
     query = ask.query
     if query.claim._is_open:
         return ask
-    # The number of people beyond is paid for, too: offsets follow from the rate that is left for the choice.
+    # What else is released of people beyond is paid for: offsets follow from what is left for the choice.
     loss = Loss(min(query.claim.rate * query.range_of_scores, Fraction(LARGEST)), "epsilon")
     rule = limit_rule("selection", loss, REFERENCE_GROUPS, Fraction(1))
-    return replace(ask, query=replace(query, rule=rule))
+    return replace(ask, query=replace(query, rule=rule, kind="selection"))

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Loss, Terms, Unit, exact
+from dp_polars._base import column_types
+from dp_polars._base.numbers import show
 from dp_polars._bins.binning import OneCode
 from dp_polars._bins.candidates import grid_rule
 from dp_polars._mechanisms.limit_rule import LimitKind, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
+from dp_polars._mechanisms.noise import check_scale
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Presentation, Work
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._release.request import AnyRequest, Ask, Request, asked_in, rounded_up, under
-from dp_polars._statistics.averages import Share
+from dp_polars._statistics.averages import Share, Variance
 from dp_polars._statistics.categories import Ranked
 from dp_polars._statistics.limits import LimitChoice, What
 from dp_polars._statistics.measures import BETA, Clipped, Count, Measure, SumOfPeople, ValueCounts
-from dp_polars._statistics.shared_sums import Part, draws_shared
+from dp_polars._statistics.shared_sums import Part, alone, draws_shared
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery
 
 if TYPE_CHECKING:
@@ -34,10 +40,27 @@ _SMALLEST_PART = Fraction(1, 50)
 # The most that all choices together have of the whole loss, in several groups and in one.
 _LARGEST_PART, _LARGEST_PART_OF_ONE = Fraction(1, 5), Fraction(3, 10)
 _ROOT_OF_2_BY_PI = Fraction("0.797884560802865")
-_SIZES = bounds_up_to(Fraction(1, 1000), Fraction(10) ** 12)
-_MOST_ROWS = 10_000  # the largest limit of sums, whose noise must have room in 64 bits with the largest bounds
-_MOST_STEPS = 2**29  # of a found bound, where the step is given
-_BOUNDS: dict[What, tuple[Fraction, ...]] = {"lower": tuple(-size for size in _SIZES), "upper": _SIZES}
+# The smallest clipping bounds but 0: of floats, and of Decimals with many places (if these hold few digits before the
+# point, as a part of the largest ones). And the largest ones.
+_LEAST, _LEAST_OF_DECIMALS, _RATIO, _MOST = (
+    Fraction(1, 1000),
+    Fraction(1, 10**6),
+    Fraction(1, 10**12),
+    Fraction(10) ** 18,
+)
+
+_SIZES_OF_RANKS = bounds_up_to(Fraction(1, 1000), Fraction(10) ** 12)
+_OF_RANKS: dict[What, tuple[Fraction, ...]] = {
+    "lower": tuple(-size for size in _SIZES_OF_RANKS),
+    "upper": _SIZES_OF_RANKS,
+}
+
+# Between bounds there are 10⁶ to 10⁷ steps by default, or 2²⁹ to 2³⁰ for squares. With smaller bounds, noise has up to
+# this many times as many of them.
+_ROOM, _ROOM_OF_SQUARES = 10, 2
+
+# The types of the columns of outputs, by their names.
+Types: TypeAlias = "Mapping[str, Columns]"
 
 #: The limit at which errors are shown, and units compared, before a limit is found.
 REFERENCE = 5
@@ -57,23 +80,58 @@ OWN_LOSS = (
 
 @dataclass(frozen=True)
 class Found:
-    """One limit, or clipping bound, that was found privately."""
+    """One limit, or clipping bound, that was found privately, and what it does to people."""
 
     what: What
     outputs: tuple[str, ...]  # the outputs that it serves; none: the groups are selected with it
     value: Fraction
     people: int  # how many people are beyond it, with noise
     bound: int  # how far that number may be off, with probability 0.95
+    # How much of all people doesn't count, with noise, and how far that may be off: rows or groups, in rho at least so
+    # many; of a bound how far the largest values of people are beyond it, in all.
+    lost: Fraction
+    lost_bound: Fraction
+    noise: Fraction | None  # the expected noise of all groups together, measured as `lost`; None: there is none
 
     @property
     def name(self) -> str:
         """The limits and bounds that were found, with their outputs."""
         return f"{self.what} of {', '.join(self.outputs) or THE_GROUPS}"
 
+    @property
+    def is_bound(self) -> bool:
+        return self.what in ("lower", "upper")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether more is lost than the noise of the answers hides, with probability 0.95 at least."""
+        return self.noise is not None and self.lost - self.lost_bound > self.noise
+
+    @property
+    def loss_in_words(self) -> str:
+        """How much of people doesn't count, with its 95 % confidence interval."""
+        low, high = (_amount(max(self.lost + sign * self.lost_bound, Fraction(0))) for sign in (-1, 1))
+        if self.is_bound:
+            return f"their largest values are {low} to {high} beyond it in all"
+        return f"{low} to {high} of their {'groups' if self.what == 'max_groups' else 'rows'} don't count"
+
+    @property
+    def warning(self) -> str:
+        """The first line of a report, if more is lost than the noise hides."""
+        return (
+            f"{self.what}={exact(self.value)} changes {', '.join(self.outputs)} by more than the noise does: "
+            f"{self.loss_in_words}, which no confidence interval covers."
+        )
+
     def __str__(self) -> str:
         low, high = max(self.people - self.bound, 0), max(self.people + self.bound, 0)
         beyond = "people are below it" if self.what == "lower" else "people are beyond it"
-        return f"{self.name}: {exact(self.value)} ({low:,} to {high:,} {beyond})"
+        lost = f"; {self.loss_in_words}" if self.lost_bound else ""
+        return f"{self.name}: {exact(self.value)} ({low:,} to {high:,} {beyond}{lost})"
+
+
+def _amount(value: Fraction) -> str:
+    return f"{round(value):,}" if value >= 100 else show(value, 3)
 
 
 class FoundLimits(tuple[Found, ...]):
@@ -86,7 +144,7 @@ class FoundLimits(tuple[Found, ...]):
         """The contribution limits by name: of several that were found for different outputs, the largest."""
         found: dict[str, int] = {}
         for one in self:
-            if one.outputs and one.what not in ("lower", "upper"):
+            if one.outputs and not one.is_bound:
                 found[one.what] = max(int(one.value), found.get(one.what, 0))
         return found
 
@@ -160,6 +218,12 @@ def request_of(
         )
         raise ValueError(msg)
     request = StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in asks], needed, unit)
+    if engine is not None and any(ask.query.finds for ask in asks):
+        types = [types for _, types in Request.typed(request, engine)]
+        known = tuple(replace(ask, query=_of_type(ask.query, *of)) for ask, of in zip(asks, types, strict=True))
+        if not any(limit or ask.query.finds for limit, ask in zip(needed, known, strict=True)):
+            return Request.of(pipeline, keys, known, unit, engine)
+        request = StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in known], needed, unit)
     return replace(request, people=people, added=len(asks) > len(given))
 
 
@@ -213,9 +277,8 @@ class StagedRequest(Request):
         for place, (ask, limit) in enumerate(zip(asks, needed, strict=True)):
             if limit is not None:
                 of.setdefault((limit, *_rows_of(ask)), []).append(place)
-            column = [one.meta.undo_aliases().meta.serialize() for one in ask.columns]
-            for what in ask.query.finds:  # of quantiles, for which nobody should be beyond, bounds of their own
-                of.setdefault((what, isinstance(ask.query, Ranked), *column), []).append(place)
+            for what in ask.query.finds:
+                of.setdefault((what, *_values_of(ask)), []).append(place)
         sets = tuple(_Set(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
         request = cls(pipeline, keys, tuple(asks), sets=sets, **fields)
         groups = request.groups
@@ -263,14 +326,13 @@ class StagedRequest(Request):
     def _possible_claims(self, ask: Ask[HistogramQuery]) -> Iterator[Claim]:
         query, asks = ask.query, [ask]
         if query.finds and isinstance(query, Clipped):  # bounds of both signs may cost more: most where they are alike
-            reach = max([abs(end) for end in (query.lower, query.upper)])
+            reach = max(map(abs, query.sought))
             lower, upper = (sign * reach if name in query.finds else end for name, sign, end in _ends_of(query))
-            asks += [replace(ask, query=replace(query, lower=lower, upper=upper))] if lower < upper else []
+            asks += [replace(ask, query=query.with_sought(lower, upper))] if lower < upper else []
         protections = [self.protection_of(ask)]
-        for limit in self.limits.get(ask.name, ()):
-            choices = zip(self.sets, self.choices, strict=True)
-            of_ask = (one for of, one in choices if of.what == limit and ask.name in map(self._name_at, of.asks))
-            protections = [self.protection.with_limits(**{limit: int(one)}) for one in next(of_ask).query.values]
+        for of, choice in zip(self.sets, self.choices, strict=True):
+            if of.what in self.limits.get(ask.name, ()) and ask.name in map(self._name_at, of.asks):
+                protections = [self.protection.with_limits(**{of.what: int(one)}) for one in choice.query.values]
         yield from (under(protection, one, self.groups).claim for protection in protections for one in asks)
 
     def _parts(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
@@ -303,8 +365,15 @@ class StagedRequest(Request):
     def _name_at(self, place: int) -> str:
         return self.asks[place].name
 
+    def _alone_at(self, place: int) -> Ask[HistogramQuery]:
+        ask = self.asks[place]
+        return replace(ask, query=alone(ask.query))
+
     def typed(self, engine: Engine[Any] | None) -> list[tuple[Ask[Any], Columns]]:
-        return [*((ask, ()) for ask in self.choices), *super().typed(engine)]
+        typed = super().typed(engine)
+        is_ruled = engine is not None and all(one.query.rule is not None for one in self.choices)
+        request = self._ruled({ask.name: types for ask, types in typed}) if is_ruled and not self.found else self
+        return [*((ask, ()) for ask in request.choices), *typed]
 
     def with_asks(self, asks: Iterable[Ask[Any]], taken: UnitTaken | None = None) -> Self:
         every = tuple(asks)
@@ -339,37 +408,87 @@ class StagedRequest(Request):
         choice = choice.under(ONE_RELEASE, self.protection.neighboring_relation)
         return Ask(f"{of.what} of {outputs}", (), choice)
 
-    def _ruled(self) -> Self:
-        """Return the request with the public numbers of its choices, which follow from the losses."""
+    def _ruled(self, types: Types = MappingProxyType({})) -> Self:
+        """Return the request with the public numbers of its choices: they follow from losses and types of columns.
+
+        `types`: those of the columns of each output; empty if they are not known yet.
+        """
         choices, wanted = [], []
         for of, choice in zip(self.sets, self.choices, strict=True):
-            query, asks = choice.query, [self.asks[place] for place in of.asks]
+            query, asks = choice.query, [self._alone_at(place) for place in of.asks]
             losses = [ask.query.claim.loss.value for ask in asks]
             noises = [self._noise(ask, of.what) for ask in asks]
             noise = sum((loss * one for loss, one in zip(losses, noises, strict=True)), Fraction(0)) / sum(losses)
             is_pure = asks[0].query.claim._has_epsilon
-            # The number of people beyond is paid for, too: offsets follow from the rate that is left for the choice.
+            # What else is released of people beyond is paid for: offsets follow from what is left for the choice.
             loss = Loss(min(query.claim.rate * query.range_of_scores, Fraction(LARGEST)), "epsilon")
             widths = [one.query.answer_width() if one.query.is_count else 1 for one in asks]
             cells = self.groups * max(widths)
+            kind: LimitKind | None = None
             rule: Rule[Any]
-            if of.what in ("lower", "upper"):
-                steps = [
-                    one.query.step for one in asks if isinstance(one.query, Clipped) and one.query.step is not None
-                ]
-                most_steps = min((_MOST_STEPS * step for step in steps), default=None)
-                fit = (end for end in _BOUNDS[of.what] if most_steps is None or abs(end) <= most_steps)
-                rule = bound_rule(loss, None if query.of_ranks else noise, fit)
+            if query.is_bound:
+                columns = types.get(asks[0].name, ())
+                candidates = _OF_RANKS[of.what] if query.of_ranks else _candidates(of.what, *columns)
+                if isinstance(asks[0].query, SumOfPeople):
+                    step = asks[0].query.totals(*columns or (pl.Float64(),)).step
+                    query, candidates = replace(query, step_of_totals=step), _totals(of.what, step)
+                rule = bound_rule(loss, None if query.of_ranks else noise, candidates)
             else:
-                kind: LimitKind = "linear" if is_pure else "norm" if of.what == "max_norm" else "root"
-                of_values = any(isinstance(one.query, Clipped) for one in asks)
-                most = self.groups if of.what == "max_groups" else _MOST_ROWS if of_values else None
-                rule = limit_rule("selection" if query.is_drawn else kind, loss, cells, noise, most)
-            squares = of.what == "max_norm" and not is_pure
-            choices.append(replace(choice, query=replace(query, rule=rule, squares=squares)))
+                by_rows: LimitKind = "norm" if of.what == "max_norm" else "root"
+                kind = "selection" if query.is_drawn else "linear" if is_pure else by_rows
+                rule = limit_rule(kind, loss, cells, noise, self.groups if of.what == "max_groups" else None)
+            choices.append(replace(choice, query=replace(query, rule=rule, kind=kind)))
             whole = Loss(sum(losses) + query.claim.loss.value, query.claim.loss.unit)
             wanted.append(part_of_loss(whole, cells, noise, of_ranks=query.of_ranks))
-        return replace(self, choices=tuple(choices), wanted=self._within_all(wanted))
+        return replace(self, choices=tuple(choices), wanted=self._within_all(wanted))._fitting(types)
+
+    def _fitting(self, types: Types) -> Self:
+        """Return the request with those candidates alone that can be answered, whatever else is found.
+
+        Columns and noise set how large bounds may be, at the smallest limits; and these how large limits may be. A
+        ValueError where the smallest candidates are too large.
+        """
+        # How many candidates of each: for quantiles, any grid will do.
+        most = [len(one.query.values) if one.query.of_ranks else 1 for one in self.choices]
+        for is_bound in (True, False):
+            sets = [at for at, one in enumerate(self.choices) if one.query.is_bound is is_bound]
+            sets = [at for at in sets if not self.choices[at].query.of_ranks]
+            found = {at: len(self.choices[at].query.values) for at in sets}
+            for place in range(len(self.asks)):
+                of_ask = [at for at in sets if place in self.sets[at].asks]
+                number = self._most_answered(place, of_ask, most, types)
+                found |= {at: min(found[at], number) for at in of_ask}
+            most = [found.get(at, number) for at, number in enumerate(most)]
+        choices = (
+            replace(one, query=replace(one.query, rule=one.query._known.first(number)))
+            for one, number in zip(self.choices, most, strict=True)
+        )
+        return replace(self, choices=tuple(choices))
+
+    def _most_answered(self, place: int, sets: Sequence[int], numbers: Sequence[int], types: Types) -> int:
+        """Return how many candidates of some choices can be answered by an output, where `numbers` says the others."""
+        values = self._values(types)
+
+        def answer(most: int) -> None:
+            ends = [min(most, len(values[at])) if at in sets else number for at, number in enumerate(numbers)]
+            ask = self._answering(place, [of[end - 1] for of, end in zip(values, ends, strict=True)], types)
+            if ask.name in types:
+                ask.query.answer_type(*types[ask.name])
+                ask.query.count_rules(*types[ask.name])
+            for noise in ask.query.noise(*types.get(ask.name, ())) if isinstance(ask.query, Measure) else ():
+                check_scale(noise, room=_ROOM_OF_SQUARES if isinstance(ask.query, Variance) else _ROOM)
+
+        def is_answered(most: int) -> bool:
+            with suppress(ValueError):
+                answer(most)
+                return True
+            return False
+
+        most = max((len(values[at]) for at in sets), default=1)
+        if not sets or is_answered(most):
+            return most
+        answer(1)
+        return 1 + bisect_left(range(2, most), True, key=lambda number: not is_answered(number))
 
     def _within_all(self, parts: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """Return parts of the losses of outputs, made smaller where all choices would take too much of all of it."""
@@ -386,9 +505,17 @@ class StagedRequest(Request):
         """Return the expected noise of all groups at a limit of one, in rows or people; of a sum, in its bounds."""
         limit = what if what not in ("lower", "upper") else next(iter(self.limits.get(ask.name, ())), None)
         query = ask.query if limit is None else under(self.protection.with_limits(**{limit: 1}), ask, self.groups)
+        return self._of_all_groups(query)
+
+    def _of_all_groups(self, query: HistogramQuery) -> Fraction:
         one = query.largest if isinstance(query, Measure) else Fraction(1)
         factor = Fraction(1) if query.claim._has_epsilon else _ROOT_OF_2_BY_PI
         return self.groups * factor / (query.claim.rate * one)
+
+    def _noise_beside(self, of: _Set, value: Fraction) -> Fraction:
+        """Return the noise of all groups with what was found, as `Found.lost` is measured: the least of its outputs."""
+        unit = abs(value) if of.what in ("lower", "upper") else Fraction(1)
+        return unit * min(self._of_all_groups(self._alone_at(place).query) for place in of.asks)
 
     # --- Both stages ------------------------------------------------------------------------------------------------
 
@@ -399,22 +526,25 @@ class StagedRequest(Request):
     def _bounded(self, ask: Ask[HistogramQuery]) -> Ask[HistogramQuery]:
         return replace(ask, query=under(self.protection_of(ask), ask, self.groups))
 
-    def bind(self, engine: Engine[Any]) -> Work:
-        work = super().bind(engine)
-        if not self.found:
-            self._check_ends(work)
-        return work
+    def _work(self, keys: Any, read: Any, rows: Any) -> Work:  # noqa: ANN401  # as of any request
+        asks = [
+            replace(ask, query=ask.query.until_found(*types)) if isinstance(ask.query, Clipped) else ask
+            for ask, (_, types) in zip(self.asks, read, strict=True)
+        ]
+        return Request._work(replace(self, asks=tuple(asks)), keys, read, rows)
 
     def _check_ends(self, work: Work) -> None:
-        """Refuse what could not be answered: whatever is found must be, for it is paid for then."""
+        """Refuse what could not be answered, whatever is found."""
         if all(one.query.rule is not None for one in self.choices):
-            for end in (0, -1):
-                self._with([values[end] for values in self._values(work)], work).on_columns_of(work)
+            self._ruled(_types_of(work))
 
     def stage(self, work: Work | KeyWork, engine: Engine[Any]) -> Work | KeyWork | None:
         if self.found:
             return None
         assert isinstance(work, Work), "keys need no first stage"
+        return self._ruled(_types_of(work))._stage(work, engine)
+
+    def _stage(self, work: Work, engine: Engine[Any]) -> Work:
         unit = work.privacy_unit
         numbers, outputs, specs = list[PersonNumber](), list[Output](), list[HistogramSpec]()
         of_output = {output.name: output for output in work.outputs}
@@ -422,7 +552,7 @@ class StagedRequest(Request):
             ask = self.asks[of.asks[0]]
             output = of_output[ask.name]
             is_all = not ask.query.weighs_people or _are_all(ask)
-            number = _number(of, choice.query, work.specs[output.specs[0]], self.protection, is_all=is_all)
+            number = _number(ask.query, choice.query, work.specs[output.specs[0]], self.protection, is_all=is_all)
             numbers.append(number)
             if unit is None:
                 spec = number.spec
@@ -441,47 +571,53 @@ class StagedRequest(Request):
 
     def settled(self, found: pl.DataFrame, work: Work | KeyWork) -> tuple[StagedRequest, Work]:
         assert isinstance(work, Work), "keys need no first stage"
-        columns = found.get_columns()
-        every = [
+        types = _types_of(work)
+        ruled, columns = self._ruled(types), iter(found.get_columns())
+        drawn = [[int(next(columns).item()) for _ in choice.query.drawn_types()] for choice in ruled.choices]
+        values = [of[place] for of, (place, *_) in zip(ruled._values(types), drawn, strict=True)]
+        request = replace(self._with(values, types), planned=self)
+        every = (
             Found(
                 choice.query.what,
                 tuple(self.asks[place].name for place in of.asks),
-                values[int(columns[2 * number].item())],
-                int(columns[2 * number + 1].item()),
+                value,
+                people,
                 choice.query.people_bound(BETA),
+                *choice.query.lost(place, parts, BETA),
+                request._noise_beside(of, value),
             )
-            for number, (of, choice, values) in enumerate(zip(self.sets, self.choices, self._values(work), strict=True))
-        ]
-        request = replace(self._with([one.value for one in every], work), found=tuple(every), planned=self)
+            for of, choice, value, (place, people, parts) in zip(self.sets, ruled.choices, values, drawn, strict=True)
+        )
+        request = replace(request, found=tuple(every))
         return request, request.on_columns_of(work)
 
-    def _values(self, work: Work) -> Iterator[tuple[Fraction, ...]]:
-        """Yield what each choice may find, of columns of these types."""
-        types = {output.name: output.types for output in work.outputs}
-        for of, choice in zip(self.sets, self.choices, strict=True):
-            yield choice.query.values_of(*(types[self.asks[of.asks[0]].name] if choice.query.is_bound else ()))
+    def _values(self, types: Types) -> list[tuple[Fraction, ...]]:
+        """Return what each choice may find, of columns of these types."""
+        pairs = zip(self.sets, self.choices, strict=True)
+        return [one.query.values_of(*types.get(self.asks[of.asks[0]].name, ())) for of, one in pairs]
 
-    def _with(self, found: Sequence[Fraction], work: Work) -> Self:
+    def _with(self, found: Sequence[Fraction], types: Types) -> Self:
         """Return the request with what was found in the place of what was left out."""
-        types = {output.name: output.types for output in work.outputs}
-        limits = {name: dict(of) for name, of in self.limits.items()}
-        ends: dict[str, dict[str, Fraction]] = {}
-        for of, value in zip(self.sets, found, strict=True):
-            for place in of.asks:
-                name = self.asks[place].name
-                if of.what in ("lower", "upper"):
-                    ends.setdefault(name, {})[of.what] = value
-                else:
-                    limits[name] = {of.what: int(value)}
-        asks = []
-        for ask in self.asks:
-            query = ask.query
-            if ask.name in ends:
-                (column,) = types[ask.name]
-                query = query.with_bounds(column, **ends[ask.name])
-            asks.append(replace(ask, query=query))
-        request = replace(self, limits=limits)
-        return replace(request, asks=tuple(request._shared([request._bounded(ask) for ask in asks])))
+        asks = [self._answering(place, found, types) for place in range(len(self.asks))]
+        limits = {ask.name: self._found_of(place, found)[0] for place, ask in enumerate(self.asks)}
+        request = replace(self, limits={name: of for name, of in limits.items() if of})
+        return replace(request, asks=tuple(request._shared(asks)))
+
+    def _found_of(self, place: int, found: Sequence[Fraction]) -> tuple[dict[str, int], dict[str, Fraction]]:
+        """Return the limits and the bounds of an output, of what was found."""
+        of_ask = {of.what: value for of, value in zip(self.sets, found, strict=True) if place in of.asks}
+        limits: dict[str, int] = {what: int(value) for what, value in of_ask.items() if what not in ("lower", "upper")}
+        return limits, {what: value for what, value in of_ask.items() if what not in limits}
+
+    def _answering(self, place: int, found: Sequence[Fraction], types: Types) -> Ask[HistogramQuery]:
+        """Return an output by itself with what was found. A column of a type that is not known counts as floats."""
+        ask = self._alone_at(place)
+        limits, ends = self._found_of(place, found)
+        if ends and (ask.name in types or isinstance(ask.query, Clipped)):
+            column = types.get(ask.name, (pl.Float64(),))[0]
+            ask = replace(ask, query=ask.query.with_bounds(column, **ends))
+        protection = self.protection.with_limits(**limits) if limits else self.protection
+        return replace(ask, query=under(protection, ask, self.groups))
 
     @property
     def _on_found_grids(self) -> frozenset[str]:
@@ -499,6 +635,7 @@ class StagedRequest(Request):
         notes = []
         found = next((one for one in self.all_found if one.name == name), None)
         if found is not None:
+            notes += [found.warning] if found.is_large else []
             notes.append(f"Found {found}.")
         elif query.claim._is_open:
             notes.append("Found before the answers, by a part of the loss.")
@@ -550,7 +687,61 @@ class StagedRequest(Request):
 
 def _ends_of(query: Clipped) -> Iterator[tuple[str, int, Fraction]]:
     """Yield the names of clipping bounds, their usual signs, and the bounds."""
-    yield from (("lower", -1, query.lower), ("upper", 1, query.upper))
+    yield from zip(("lower", "upper"), (-1, 1), query.sought, strict=True)
+
+
+def _types_of(work: Work) -> Types:
+    return {output.name: output.types for output in work.outputs}
+
+
+def _candidates(what: What, *columns: pl.DataType) -> tuple[Fraction, ...]:
+    """Return the clipping bounds that may be found, from 0 away; of a column whose type is not known as of floats."""
+    least, most = _LEAST, _MOST
+    tick = column_types.tick(columns[0]) if columns else None
+    if tick is not None:
+        low, high = column_types.ends(columns[0])
+        most = min(most, -low if what == "lower" else high)
+        if column_types.is_wide(columns[0]):
+            most = min(most, 2**62 * tick)
+        least = max(tick, min(_LEAST_OF_DECIMALS, most * _RATIO))
+    sizes = bounds_up_to(least, most) if most else (Fraction(0),)
+    sizes += () if sizes[-1] == most else (most,)
+    return tuple(-size for size in sizes) if what == "lower" else sizes
+
+
+def _of_type(query: HistogramQuery, *columns: pl.DataType) -> HistogramQuery:
+    """Return a statistic with the bounds that the column's type sets, of those that were to be found."""
+    if not query.finds or not isinstance(query, Clipped) or not columns:
+        return query
+    lower, upper = query.sought
+    is_boolean = columns[0] == pl.Boolean
+    is_known = {
+        "lower": (columns[0].is_unsigned_integer() or is_boolean) and upper > 0,
+        # That 1 is a multiple of the step is not looked at here.
+        "upper": is_boolean and not isinstance(query, SumOfPeople) and query.step is None and lower < 1,
+    }
+    known = [name for name in query.finds if is_known[name]]
+    ends = (Fraction(name == "upper") if name in known else end for name, _, end in _ends_of(query))
+    finds = tuple(name for name in query.finds if name not in known)
+    return replace(query.with_sought(*ends), finds=finds).until_found(*columns)
+
+
+def _totals(what: What, step: Fraction) -> tuple[Fraction, ...]:
+    """Return the bounds of people's totals that may be found, from 0 away."""
+    sizes = bounds_up_to(step, min(_MOST, 2**60 * step))
+    return tuple(-size for size in sizes) if what == "lower" else sizes
+
+
+def _values_of(ask: Ask[HistogramQuery]) -> tuple[object, ...]:
+    """Return what tells outputs apart whose bounds are of other values, or of other totals of people.
+
+    Quantiles, for which nobody should be beyond, have bounds of their own.
+    """
+    column = tuple(one.meta.undo_aliases().meta.serialize() for one in ask.columns)
+    query = ask.query
+    if isinstance(query, SumOfPeople):
+        return (*column, query.lower, query.upper, query.step, query.free)
+    return (*column, isinstance(query, Ranked))
 
 
 def _rows_of(ask: Ask[HistogramQuery]) -> tuple[object, ...]:
@@ -570,17 +761,20 @@ def _are_all(ask: Ask[HistogramQuery]) -> bool:
 
 
 def _number(
-    of: _Set, choice: LimitChoice, spec: HistogramSpec, protection: Protection, *, is_all: bool
+    query: HistogramQuery, choice: LimitChoice, spec: HistogramSpec, protection: Protection, *, is_all: bool
 ) -> PersonNumber:
     """Return which number of a person decides."""
     plain = replace(spec, limits=Limits(), weight=None, bits=0)
+    if choice.is_bound and isinstance(query, SumOfPeople):
+        totals = replace(plain, rule=CountRule(OneCode(), query.totals(*spec.types)), people=True)
+        return PersonNumber(totals, "smallest total" if choice.what == "lower" else "largest total")
     if choice.is_bound:
         codes = CountRule(choice.of_rows(spec.types[0]))
-        largest = "smallest code" if of.what == "lower" else "largest code"
+        largest = "smallest code" if choice.what == "lower" else "largest code"
         return PersonNumber(replace(plain, rule=codes, people=False), largest)  # type: ignore[arg-type]
     plain = replace(plain, rule=CountRule(spec.binning))
     if is_all:
         plain = HistogramSpec((), (), CountRule(OneCode()), Limits(), people=False)
-    if of.what in ("max_groups", "max_rows"):
-        return PersonNumber(plain, "groups" if of.what == "max_groups" else "rows")
+    if choice.what in ("max_groups", "max_rows"):
+        return PersonNumber(plain, "groups" if choice.what == "max_groups" else "rows")
     return PersonNumber(plain, "squares" if choice.squares else "rows", protection.max_rows_per_group)

@@ -44,6 +44,13 @@ from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, n
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
 from dp_polars._statistics.statistic import FOUND_FIRST, CountRule, DrawnOnce, HistogramQuery, clipped_to, in_lists
 
+# For sums of people's totals: the largest values in steps, if they have no bounds, and in last digits of a wide type.
+# Then the step in which totals of floats and Decimals are added up to find their bounds.
+_MOST_STEPS, _LARGEST_WIDE, _STEP_OF_TOTALS = 2**29, 2**62, Fraction(1, 100)
+_LARGEST_STEP = 10**9  # in last digits
+_ENDS = ("lower", "upper")
+_WIDEST = 10**12  # last digits of a wide type between bounds that take the place of those that are found
+
 # Digits of values, counted from the largest power of ten in the distance of found bounds.
 _DIGITS = 6
 
@@ -432,6 +439,13 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
     return found
 
 
+def _within(lower: Fraction, upper: Fraction, free: tuple[str, ...], most: Fraction) -> tuple[Fraction, Fraction]:
+    """Return two ends that are at most so far apart; `free`: which of them may be moved."""
+    if upper - lower <= most:
+        return lower, upper
+    return (lower, lower + most) if "upper" in free else (upper - most, upper)
+
+
 @dataclass(frozen=True)
 class Clipped(Total):
     """A number about values that are clipped to public clipping bounds and rounded to a public step."""
@@ -452,7 +466,26 @@ class Clipped(Total):
         return ((self.lower, self.upper),)
 
     @property
-    def clipping(self) -> str:
+    def sought(self) -> tuple[Fraction, Fraction]:
+        """The bounds of which some may be found privately: `finds` says which."""
+        return self.lower, self.upper
+
+    def with_sought(self, lower: Fraction, upper: Fraction) -> Self:
+        return replace(self, lower=lower, upper=upper)
+
+    def until_found(self, column: pl.DataType) -> Self:
+        """Return the statistic with others in the place of bounds that are found, so that 64 bits hold them."""
+        most = self._widest(column)
+        return self if most is None or not self.finds else self.with_sought(*_within(*self.sought, self.finds, most))
+
+    def _widest(self, column: pl.DataType) -> Fraction | None:
+        """Return how far apart bounds are at most that take the place of others. None: 64 bits hold all of them."""
+        tick = column_types.tick(column)
+        has_step = self.step is not None or tick is None or not column_types.is_wide(column)
+        return None if has_step or tick is None else _WIDEST * tick
+
+    @property
+    def clipping(self) -> str | None:
         if self.finds:
             return FOUND_FIRST
         return clipped_to(exact(self.lower), exact(self.upper))
@@ -468,8 +501,15 @@ class Clipped(Total):
 
         A default step is at least a millionth of the largest power of ten in their distance.
         """
+        low, high = self.sought
+        lower, upper, step = self._outward(column, low if lower is None else lower, high if upper is None else upper)
+        return replace(self.with_sought(lower, upper), step=step, finds=())
+
+    def _outward(
+        self, column: pl.DataType, lower: Fraction, upper: Fraction
+    ) -> tuple[Fraction, Fraction, Fraction | None]:
+        """Return bounds that were found, rounded outward, and the step."""
         tick, step = column_types.tick(column), self.step
-        lower, upper = self.lower if lower is None else lower, self.upper if upper is None else upper
         least = step or tick
         if not lower < upper:
             upper = lower + (least or SMALLEST_SPAN)
@@ -477,8 +517,7 @@ class Clipped(Total):
             by_span = Fraction(10) ** (math.floor(math.log10(upper - lower)) - _DIGITS)
             step = by_span if least is None or by_span > least else None
         unit = step or least or Fraction(1)
-        lower, upper = math.floor(lower / unit) * unit, math.ceil(upper / unit) * unit
-        return replace(self, lower=lower, upper=upper, step=step, finds=())
+        return math.floor(lower / unit) * unit, math.ceil(upper / unit) * unit, step
 
     def units(self, *columns: pl.DataType) -> Clamping:
         (column,), step, ends = columns, self.step, self._clipped_to
@@ -525,7 +564,8 @@ class Sum(Clipped, Multiple):
         return pl.Float64() if self.of_floats else None
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        check_scale(*self.noise(*columns))
+        for claim in self.noise(*columns):
+            check_scale(claim)
         return type_in_steps(self.known_step(*columns), *columns, of_floats=self.of_floats)
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
@@ -597,9 +637,11 @@ class SumOfPeople(Sum):
     A person without a value adds 0. So everything is as for a row of a `Sum` from lo to hi: `docs/proofs/numbers.md`.
     """
 
-    # Exact: lo and hi. They are whole multiples of the step.
+    # Exact: lo and hi. They are whole multiples of the step. If they are found (`finds`), others take their place.
     lowest: Fraction
     highest: Fraction
+    # Which bounds of values were left out, as totals are clipped: these are as far as sums fit into 64 bits.
+    free: tuple[str, ...] = field(default=(), kw_only=True)
     counts_people: ClassVar[bool] = True
     limits_people: ClassVar[bool] = True  # one person's effect on a group is their clipped total
     needs_people: ClassVar[bool] = True
@@ -607,6 +649,40 @@ class SumOfPeople(Sum):
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
         return (self.lowest, self.highest), (self.lower, self.upper)
+
+    @property
+    def sought(self) -> tuple[Fraction, Fraction]:
+        return self.lowest, self.highest
+
+    def with_sought(self, lower: Fraction, upper: Fraction) -> Self:
+        return replace(self, lowest=lower, highest=upper)
+
+    def with_bounds(self, column: pl.DataType, lower: Fraction | None = None, upper: Fraction | None = None) -> Self:
+        found = super().with_bounds(column, lower, upper)
+        of_values = self._of_values(column, found.step or column_types.tick(column) or Fraction(1))
+        return replace(found, lower=of_values.lower, upper=of_values.upper)
+
+    def until_found(self, column: pl.DataType) -> Self:
+        most, found = self._widest(column), super().until_found(column)
+        if most is None or not self.finds or not self.free:
+            return found
+        lower, upper = _within(self.lower, self.upper, self.free, most)
+        return replace(found, lower=lower, upper=upper)
+
+    def _of_values(self, column: pl.DataType, step: Fraction) -> Clamping:
+        """Return the bounds of values in whole steps: those that were given, but no further out than sums allow."""
+        most, tick = _MOST_STEPS * step, column_types.tick(column)
+        if tick is not None and column_types.is_wide(column):
+            most = min(most, math.floor(_LARGEST_WIDE * tick / step) * step)
+        low = -most if "lower" in self.free else max(min(self.lower, most), -most)
+        high = most if "upper" in self.free else max(min(self.upper, most), -most)
+        return Clamping(math.floor(low / step) * step, math.ceil(high / step) * step, step)
+
+    def totals(self, column: pl.DataType) -> Clamping:
+        """Return the weights of values while the clipping bounds of totals are found."""
+        tick = column_types.tick(column)
+        least = _STEP_OF_TOTALS if tick is None else max(tick, min(_STEP_OF_TOTALS, _LARGEST_STEP * tick))
+        return self._of_values(column, self.step or least)
 
     def units(self, *columns: pl.DataType) -> Clamping:
         units, (column,) = super().units(*columns), columns
@@ -617,7 +693,36 @@ class SumOfPeople(Sum):
 
     @property
     def clips(self) -> tuple[str, str]:
+        if self.finds:
+            return "total", "bounds that are found privately"
         return "total", f"{exact(self.lowest)} … {exact(self.highest)}"
 
+    @property
+    def clips_values(self) -> bool:
+        return len(self.free) < len(_ENDS)
+
+    @property
+    def clipping(self) -> str | None:
+        return super().clipping if self.clips_values else None
+
     def __str__(self) -> str:
+        if self.finds:
+            return "sum of values, per person within clipping bounds that are found privately"
+        if not self.clips_values:
+            return f"sum of values, per person from {exact(self.lowest)} to {exact(self.highest)}"
         return f"{super().__str__()}, per person from {exact(self.lowest)} to {exact(self.highest)}"
+
+
+def sum_of_found_totals(
+    ends: tuple[Fraction, Fraction, Fraction | None], free: tuple[str, ...], claim: Claim, *, of_floats: bool
+) -> SumOfPeople:
+    """Return a sum for which the clipping bounds of totals are found; those in `free`, of values, are left out.
+
+    Totals of values of one sign have 0 for one bound.
+    """
+    lower, upper, step = ends
+    is_known = {"lower": "lower" not in free and lower >= 0, "upper": "upper" not in free and upper <= 0}
+    finds = tuple(name for name in _ENDS if not is_known[name])
+    width = step or Fraction(1)
+    lowest, highest = (-width, Fraction(0)) if is_known["upper"] else (Fraction(0), width)
+    return SumOfPeople(*ends, of_floats, claim, lowest, highest, finds=finds, free=free)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -24,9 +25,9 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import UNIT_BITS, rounded
 from dp_polars._release.contract import PartChoice, Work
 from dp_polars._release.protection import Limits
-from dp_polars._release.release import keep_parts
+from dp_polars._release.release import keep_parts, with_found
 from dp_polars._release.request import Request
-from dp_polars._release.staged import refuse_unknown_limits
+from dp_polars._release.staged import StagedRequest, refuse_unknown_limits
 from dp_polars._sources.marks import all_places
 from dp_polars._sources.views import sources_read
 from dp_polars._statistics.averages import Average
@@ -162,11 +163,16 @@ def counted(
     query: PrivateQuery, table: pl.LazyFrame, *, each_alone: bool = False
 ) -> tuple[pl.DataFrame, Work, list[Counted]]:
     """Return the public keys, the work and the counts for each output; `each_alone`: no output shares sums."""
-    request = request_of(query)
-    if each_alone:
-        request = request.alone
     # The rows are public, so their plan is not checked.
     engine = PolarsEngine.of(table)
+    request, choice = answers_of(query), PartChoice()
+    if isinstance(request, StagedRequest) and not request.is_settled:  # its limits are drawn on these rows, once
+        request.refuse_open("query")
+        of_parts = PolarsEngine.of(table)
+        keep_parts(request, of_parts, choice)
+        request = cast("Request", with_found(request, of_parts))
+    if each_alone:
+        request = request.alone
     work, wanted = request.bind(engine), []
     for output in work.outputs:
         specs = [work.specs[n] for n in output.specs]  # for the same rows with other weights
@@ -175,7 +181,7 @@ def counted(
         wanted.append([replace(specs[0], rule=piece, bits=bit) for piece, bit in zip(pieces, bits, strict=False)])
     work = replace(work, specs=tuple(spec for specs in wanted for spec in specs))
     everything = iter(_unbounded(engine, work))
-    keep_parts(request, engine, PartChoice())
+    keep_parts(request, engine, choice)
     bounded = iter(engine.prepare_histograms(work)())
     outputs = []
     for output, specs in zip(work.outputs, wanted, strict=True):
@@ -192,6 +198,13 @@ def _in_whole(histograms: Histograms, bits: int) -> Histograms:
 
 
 def request_of(query: PrivateQuery) -> Request:
+    """Return the outputs of a query as `answers_of` does; raise if its limits are still to be found."""
+    request = answers_of(query)
+    refuse_unknown_limits(request, "query")
+    return request
+
+
+def answers_of(query: PrivateQuery) -> Request:
     """Return the outputs of a query, for a cube the count in each cell; raise for keys."""
     if not isinstance(query._request, Request):
         msg = (
@@ -199,7 +212,6 @@ def request_of(query: PrivateQuery) -> Request:
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
-    refuse_unknown_limits(query._request, "query")
     return query._request.cells if isinstance(query._request, CubeRequest) else query._request
 
 

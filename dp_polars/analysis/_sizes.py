@@ -32,7 +32,7 @@ from dp_polars._statistics.limits import LimitChoice
 from dp_polars._statistics.measures import BETA, Sum, error_95
 from dp_polars._statistics.statistic import Columns, HistogramQuery
 from dp_polars.analysis._laws import block_probabilities
-from dp_polars.analysis._simulation import request_of, several
+from dp_polars.analysis._simulation import answers_of, several
 
 _MOST = 2**53  # the largest group in the search
 _SIZES = {"query": pl.String, "output": pl.String, "size": pl.Int64, "size_unit": pl.String}
@@ -282,7 +282,7 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {given(query)}."
         raise TypeError(msg)
-    request = request_of(query)
+    request = answers_of(query)
     request.refuse_open("query")
     for ask, types in request.typed(query._public_engine):
         if isinstance(ask.query, HistogramQuery) and not isinstance(ask.query, LimitChoice):
@@ -334,7 +334,8 @@ def _sized_of(name: str, query: PrivateQuery, values: _Values) -> Iterator[_Size
             yield _Sized(name, line.row["output"], counted, counted, partial(_constant, error), float)
         return
     for ask, types, unit in _outputs(query):
-        known, size = values.get((name, ask.name), (None, None))
+        # Where bounds are still to be found, errors and answers are both in parts of them.
+        known, size = (None, None) if ask.query.finds else values.get((name, ask.name), (None, None))
         yield _Sized(
             *(name, ask.name, unit, ask.query.error_unit or unit),
             partial(_error, ask.query, types=types),

@@ -28,7 +28,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
-from dp_polars._bins.binning import Beyond, OneCode
+from dp_polars._bins.binning import Beyond, Clamping, OneCode
 from dp_polars._bins.candidates import grid_between
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
@@ -248,20 +248,23 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class OfPeople(Request):
-    """A query about a number that each person has: people as rows."""
+    """A query about numbers that each person has: people as rows."""
 
     groups: ClassVar[int] = 1
-    number: OfPerson = field(kw_only=True)
+    numbers: tuple[OfPerson, ...] = field(kw_only=True)
 
     def bind(self, engine):
-        own = [] if self.number.column is None else [self.number.column]
+        own = dict.fromkeys(one.column for one in self.numbers if one.column is not None)
         proved = self.checked_on(engine, [*([] if self.keys is None else self.keys.columns), *own])
         keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])
-        (ask,), types = self.asks, (pl.Int64(),)
-        spec = HistogramSpec(ask.columns, types, *ask.query.count_rules(*types), Limits(), people=False)
-        output = Output(ask.name, ask.query, types, (0,))
-        numbers = (self.number.of(proved.schemas[-1]),)
-        return Work(None, None, (spec,), (output,), proved.rows, PerPerson(self.protection.unit, keys, numbers=numbers))
+        types = (pl.Int64(),)
+        specs = tuple(
+            HistogramSpec(ask.columns, types, *ask.query.count_rules(*types), Limits(), people=False)
+            for ask in self.asks
+        )
+        outputs = tuple(Output(ask.name, ask.query, types, (place,)) for place, ask in enumerate(self.asks))
+        numbers = tuple(one.of(proved.schemas[-1]) for one in self.numbers)
+        return Work(None, None, specs, outputs, proved.rows, PerPerson(self.protection.unit, keys, numbers=numbers))
 
 
 @dataclass(frozen=True)
@@ -290,18 +293,22 @@ class OfPerson(NamedTuple):
     def of(self, schema):
         columns = () if self.column is None else (pl.col(self.column),)
         types = () if self.column is None else (schema[self.column],)
-        is_code = self.what.endswith("code")
-        codes = Beyond(ENDS, *types, closed=self.what == "smallest code") if is_code else OneCode()
-        return PersonNumber(HistogramSpec(columns, types, CountRule(codes), Limits(), self.people), self.what, self.cap)
+        codes = OneCode()
+        if self.what.endswith("code"):
+            codes = Beyond(ENDS, *types, closed=self.what == "smallest code")
+        weights = Clamping(Fraction(0), Fraction(9), Fraction(1)) if self.what.endswith("total") else None
+        spec = HistogramSpec(columns, types, CountRule(codes, weights), Limits(), self.people)
+        return PersonNumber(spec, self.what, self.cap)
 
 
 ENDS = tuple(map(Fraction, (-1, 0, "1/2", 3, 8, 14)))
 
 
-def numbers_of(unit, number, most, keys=None):
-    """The query for how many people have which number, from 0 to a largest one."""
-    query = dpp.protect(unit, max_rows=1).agg(dpp.median(PersonNumber.name(0), range(most), epsilon=1))
-    return dpp.PrivateQuery(OfPeople(query._request.pipeline, keys, query._asks, number=number), None, None)
+def numbers_of(unit, numbers, most, keys=None):
+    """The query for how many people have which numbers, from 0 to a largest one."""
+    medians = [dpp.median(PersonNumber.name(place), range(most), epsilon=1) for place, _ in enumerate(numbers)]
+    query = dpp.protect(unit, max_rows=1).agg(*medians)
+    return dpp.PrivateQuery(OfPeople(query._request.pipeline, keys, query._asks, numbers=tuple(numbers)), None, None)
 
 
 def protected(keys=None, unit="p", steps=lambda frame: frame, **bounds):
@@ -664,8 +671,8 @@ class Conformance:
         assert self.found(self.keys(["x"]), frame) == {(0,): n, (1,): n}
         assert sum(self.found(self.keys(["x"], most=1), frame).values()) == n
         if self.make(frame).counts_per_person:
-            assert self.told(numbers_of("p", OfPerson("rows"), 9), frame) == {"number 0": {(): {6: n}}}
-            groups = numbers_of("p", OfPerson("groups"), 9, pl.DataFrame({"k": [2, 0, 7]}))
+            assert self.told(numbers_of("p", [OfPerson("rows")], 9), frame) == {"number 0": {(): {6: n}}}
+            groups = numbers_of("p", [OfPerson("groups")], 9, pl.DataFrame({"k": [2, 0, 7]}))
             assert self.told(groups, frame) == {"number 0": {(): {2: n}}}
 
     def test_people_of_several_columns_differ_in_one_of_them(self):
@@ -705,7 +712,7 @@ class Conformance:
         assert self.found(self.keys(["k"], unit), frame) == {(k,): n for k in each}
         assert sum(self.found(self.keys(["k"], unit, most=3), frame).values()) == 3 * n
         if self.make(frame).counts_per_person:
-            assert self.told(numbers_of(unit, OfPerson("rows"), 9), frame) == {"number 0": {(): {6: n}}}
+            assert self.told(numbers_of(unit, [OfPerson("rows")], 9), frame) == {"number 0": {(): {6: n}}}
             private = protected(keys, unit, max_rows=5)
             cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_rows_dropped(1, epsilon=1))
             assert self.told(cut, frame) == {"n_rows_dropped": {(): {0: n}}}
@@ -1137,6 +1144,8 @@ class Conformance:
         "smallest float": OfPerson("smallest code", "price"),
         "largest integer": OfPerson("largest code", "weight"),
         "smallest integer": OfPerson("smallest code", "weight"),
+        "largest total": OfPerson("largest total", "weight", people=True),
+        "smallest total of floats": OfPerson("smallest total", "price", people=True),
     }
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
@@ -1146,10 +1155,11 @@ class Conformance:
         if not self.make(frame).counts_per_person:
             return
         listed = None if keys is None else keys.to_dicts()
-        for way, number in self.OF_PEOPLE.items():
+        # All at once: each has columns of its own, whatever it shares with others.
+        found = self.told(numbers_of(unit_of, self.OF_PEOPLE.values(), 1000, keys), frame).values()
+        for (way, number), told in zip(self.OF_PEOPLE.items(), found, strict=True):
             expected = by_hand.numbers(frame.to_dicts(), listed, unit_of, number.of(frame.schema), number.column)
-            (found,) = self.told(numbers_of(unit_of, number, 1000, keys), frame).values()
-            assert found == {(): dict(Counter(expected))}, way
+            assert told == {(): dict(Counter(expected))}, way
             assert len(expected) > 2
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
@@ -1273,7 +1283,7 @@ class Conformance:
             contributing = [(p, key, code, weigh(row)) for p, key, code, row in seen]
             over |= by_hand.cut(contributing, limits, people)
             dropped |= Counter(by_hand.rows_cut(contributing, limits, people))
-        work = revealing(numbers_of("p", OfPerson("rows"), MANY))._request.bind(engine)
+        work = revealing(numbers_of("p", [OfPerson("rows")], MANY))._request.bind(engine)
         (spec,), per_person = work.specs, PerPerson(work.per_person.privacy_unit, of_asked.keys, tuple(specs))
         spec = replace(spec, columns=(pl.col(ROWS_CUT),))
         work = replace(work, specs=(spec,), per_person=per_person)

@@ -233,6 +233,11 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
 
 def _number(found: list[CountRule], number: PersonNumber) -> int:
     """Return a number of one person, of the contributing rows."""
+    if number.what.endswith("total"):
+        totals = Counter[int]()
+        for group, _, value, _ in found:
+            totals[group] += value
+        return max(totals.values()) if number.what == "largest total" else min(totals.values())
     codes = [code for _, code, *_ in found]
     if number.what.endswith("code"):
         return max(codes) if number.what == "largest code" else min(codes)

@@ -266,7 +266,11 @@ def numbers(
     for groups in own.values():
         counts = [min(1 if number.spec.people else len(values), number.most) for values in groups.values()]
         values = [value for of_group in groups.values() for value in of_group if ends]
-        if number.what == "largest code":
+        if number.what.endswith("total"):
+            low, high = number.spec.clamping.ends
+            totals = [sum(min(max(round(value), low), high) for value in of_group) for of_group in groups.values()]
+            found.append((max if number.what == "largest total" else min)(totals))
+        elif number.what == "largest code":
             found.append(max(sum(value > end for end in ends) for value in values))
         elif number.what == "smallest code":
             found.append(min(sum(value >= end for end in ends) for value in values))

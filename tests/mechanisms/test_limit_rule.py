@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_polars._accounting.terms import Loss
-from dp_polars._mechanisms.limit_rule import Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
+from dp_polars._mechanisms.limit_rule import PARTS, Rule, bound_rule, bounds_up_to, limit_rule, part_of_loss
 from dp_polars.analysis.scores import selection_probabilities
 from tests.helpers.limits import drawn
 
@@ -196,3 +196,32 @@ def test_a_large_loss_draws_the_best_score():
     bounds = bound_rule(loss, Fraction(30), bounds_up_to(Fraction(1), Fraction(10**6)))
     values = [Fraction(40)] * 30_000 + [Fraction(3000)] * 200
     assert drawn(bounds, beyond(bounds, values), large) == 50
+
+
+@pytest.mark.parametrize("kind", [*KINDS, None])
+def test_what_a_person_loses_is_in_the_middle_of_two_candidates(kind):
+    """By the definition, for whole numbers, which are as often each one, and for bounds of both signs."""
+    if kind is None:
+        for sign in (1, -1):
+            rule = bound_rule(EPSILON, Fraction(1), [sign * b for b in bounds_up_to(Fraction(1), Fraction(10**4))])
+            place = rule.candidates.index(sign * 20)
+            # 35, 75 and 150 are in the middle of (20, 50], (50, 100] and (100, 200]; 100 is the first beyond 60.
+            assert rule.most_lost(place, None) == 80
+            parts = rule.parts_lost(place, None).tolist()
+            assert parts[:4] == [round(PARTS * 15 / 80), round(PARTS * 55 / 80), PARTS, PARTS]
+            assert rule.parts_lost(0, None).tolist() == [0] * len(rule.candidates)
+            assert rule.most_lost(len(rule.candidates) - 1, None) == 0
+        return
+    rule = limit_rule(kind, EPSILON, 24, Fraction(1), most=200)
+    for b in (1, 2, 7, 20):
+        place = rule.candidates.index(b)
+        top = next(c for c in rule.candidates if c >= 3 * b)
+        most, parts = rule.most_lost(place, kind), rule.parts_lost(place, kind)
+        lost = (lambda x, b=b: x - math.sqrt(b * x)) if kind == "root" else (lambda x, b=b: x - b)
+        assert float(most) == pytest.approx(lost(top), abs=1e-4)
+        for low, high, part in zip(rule.candidates[place:], rule.candidates[place + 1 :], parts, strict=False):
+            inside = np.linspace(low, high, 1001) if kind == "norm" else np.arange(low + 1, high + 1)
+            wanted = np.mean([lost(min(x, top)) for x in inside])
+            assert part * float(most) / PARTS == pytest.approx(wanted, abs=float(most) / PARTS + 0.02)
+        assert parts[-1] == PARTS == parts.max()
+    assert rule.parts_lost(len(rule.candidates) - 1, kind).tolist() == [0]

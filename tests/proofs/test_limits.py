@@ -167,15 +167,19 @@ def test_a_rho_is_the_same_for_all_limits():
 
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("score_range", [1, 2])
-def test_a_quarter_of_a_range_pays_for_the_number_of_people(mechanism, score_range):
+def test_a_quarter_of_a_range_pays_for_each_number_of_people(mechanism, score_range):
     """On a grid of rates: costs grow with rates, so the ends of each interval decide all of it."""
 
     def cost(kind, x):
         return costs.scaled_cost("rho", kind, Fraction(x), ONE_RELEASE)
 
     def is_paid(low, high):
-        room = cost(mechanism, low * (score_range + Fraction(1, 4))) - cost(mechanism, high * score_range)
-        return room >= cost("discrete_laplace", min(high / 4, Fraction(1)))
+        """One number by a quarter, and two by a half."""
+        return all(
+            cost(mechanism, low * (score_range + Fraction(number, 4))) - cost(mechanism, high * score_range)
+            >= number * cost("discrete_laplace", min(high / 4, Fraction(1)))
+            for number in (1, 2)
+        )
 
     rate = Fraction(1, 1000)
     while rate < 4:

@@ -473,6 +473,8 @@ def _of_groups(number: PersonNumber, place: int) -> pl.Expr:
             found = codes.max()
         case "smallest code":
             found = codes.min()
+        case "largest total" | "smallest total":
+            found = pl.when(codes.count() > 0).then(pl.col(f"weight {place}").filter(codes.is_not_null()).sum())
         case _:
             found = codes.drop_nulls().n_unique() if number.spec.people else codes.count()
     return found.cast(pl.Int64).alias(f"code {place}")
@@ -483,9 +485,9 @@ def _of_person(number: PersonNumber, place: int) -> pl.Expr:
     of_groups = pl.col(f"code {place}")
     counted = of_groups.clip(upper_bound=number.most)
     match number.what:
-        case "largest code":
+        case "largest code" | "largest total":
             found = of_groups.max()
-        case "smallest code":
+        case "smallest code" | "smallest total":
             found = of_groups.min()
         case "groups":
             found = (of_groups > 0).sum().cast(pl.Int64)
@@ -493,7 +495,7 @@ def _of_person(number: PersonNumber, place: int) -> pl.Expr:
             found = counted.sum()
         case "squares":
             found = (counted * counted).sum()
-    is_there = pl.lit(value=True) if number.what.endswith("code") else of_groups.sum() > 0
+    is_there = pl.lit(value=True) if number.is_end else of_groups.sum() > 0
     return pl.when(is_there).then(found).alias(number.name(place))
 
 

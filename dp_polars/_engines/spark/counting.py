@@ -219,16 +219,20 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     person, tracks = person_of(per_person.privacy_unit), Tracks(specs)
     pair = [*person, "track", "group"]
 
+    added_up = [one.number for one in specs if one.is_clipped]
+    if per_person.numbers:
+        added_up = [place for place, number in enumerate(per_person.numbers) if number.is_total]
+    sums = {number: tracks.sum[number] for number in added_up}
+
     def columns(one: SpecColumns) -> dict[str, Column]:
         found = {tracks.rows[one.number]: sf.when(one.contributes, long(1))}
-        return found | ({tracks.sum[one.number]: sf.when(one.contributes, one.of_row)} if one.is_clipped else {})
+        return found | ({sums[one.number]: sf.when(one.contributes, one.of_row)} if one.number in sums else {})
 
     rows = groups.in_groups(rows)
     if not per_person.numbers:
         rows = rows.repartition(*person)  # one shuffle for all work on each person
     rows = tracks.spread(rows, [*person, "group"], columns, all_rows=True)
     rows = tracks.coded(rows, all_rows=True)
-    sums = {one.number: tracks.sum[one.number] for one in specs if one.is_clipped}
     has_code = any_of([sf.col("code").isNotNull(), *(sf.col(name).isNotNull() for name in tracks.values)])
     cells = rows.groupBy(*pair, "code", *tracks.values).agg(
         *(sf.count(sf.when(has_code, sf.col(name))).alias(name) for name in dict.fromkeys(tracks.rows.values())),
@@ -238,19 +242,13 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     cells = with_columns(cells, numbers_of_codes(tracks))
     of_group = [sf.sum(name).alias(name) for name in dict.fromkeys(numbers.values())]
     if per_person.numbers:
-        by_group = cells.groupBy(*pair).agg(*of_group, sf.max("code").alias("most"), sf.min("code").alias("least"))
-        return (
-            by_group.groupBy(*person)
-            .agg(
-                *(
-                    _of_person(
-                        one.number, per_person.numbers[one.number], numbers[one.number], tracks.track_of[one.number]
-                    )
-                    for one in specs
-                )
-            )
-            .drop(*person)
-        )
+        of_group += [sf.max("code").alias("most"), sf.min("code").alias("least")]
+        of_group += [total(sf.col(name)).alias(name) for name in dict.fromkeys(sums.values())]
+        of_person = [
+            _of_person(number, numbers[place], sums.get(place), tracks.track_of[place]).alias(number.name(place))
+            for place, number in enumerate(per_person.numbers)
+        ]
+        return cells.groupBy(*pair).agg(*of_group).groupBy(*person).agg(*of_person).drop(*person)
     clipped = tracks.columns(
         {number: f"clipped {name}" for number, name in sums.items()},
         lambda one: (sums[one.number], one.spec.clamping.of_person),
@@ -290,15 +288,15 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     return people.filter(sf.col("is cut")).select(ROWS_CUT)
 
 
-def _of_person(place: int, number: PersonNumber, counts: str, track: int) -> Column:
-    """Return a person's number from the numbers of their groups."""
-    column = {"largest code": "most", "smallest code": "least"}.get(number.what, counts)
+def _of_person(number: PersonNumber, numbers: str, sums: str | None, track: int) -> Column:
+    """Return a person's number from their groups: from columns of the numbers of rows, and of sums."""
+    column = {"largest code": "most", "smallest code": "least"}.get(number.what, sums or numbers)
     of_group = sf.when(sf.col("track") == track, sf.col(column))
     counted = sf.least(of_group, sf.when(sf.col("track") == track, long(number.most)))
     match number.what:
-        case "largest code":
+        case "largest code" | "largest total":
             found = sf.max(of_group)
-        case "smallest code":
+        case "smallest code" | "smallest total":
             found = sf.min(of_group)
         case "groups":
             found = sf.count_if(of_group > 0)
@@ -306,7 +304,7 @@ def _of_person(place: int, number: PersonNumber, counts: str, track: int) -> Col
             found = sf.sum(counted)
         case "squares":
             found = sf.sum(counted * counted)
-    return (found if number.what.endswith("code") else sf.when(found > 0, found)).alias(number.name(place))
+    return found if number.is_end else sf.when(found > 0, found)
 
 
 def _dropped(name: str, limits: Limits, *, is_weighed: bool) -> Column:

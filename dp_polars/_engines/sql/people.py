@@ -55,7 +55,7 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
         number = {PersonNumber.name(0): cast(pairs.count(), "int64")}
         return pairs.group_by(person).aggregate(**number).drop(*person)
     if per_person.numbers:
-        return _numbers(rows_of_people(table, unit, keys, per_person.specs, dialect), per_person.numbers)
+        return _numbers(rows_of_people(table, unit, keys, per_person.specs, dialect), per_person.numbers, dialect)
     held = rows_of_people(table, unit, keys, per_person.cut, dialect)
     held = replace(held, table=common.once(held.table))
     every = all_rows([_cut(held, number, spec, dialect) for number, spec in enumerate(per_person.cut)])
@@ -63,7 +63,7 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
     return every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")}).drop(*person)
 
 
-def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
+def _numbers(held: Rows, numbers: Sequence[PersonNumber], dialect: Dialect) -> Table:
     """Return each person's numbers."""
     rows = held.table
     of_groups: dict[str, Value] = {}
@@ -75,6 +75,11 @@ def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
         if number.what.endswith("code"):
             code = rows[name]
             of_groups[f"n{place}"] = code.max(where=there) if number.what == "largest code" else code.min(where=there)
+        elif number.is_total:
+            weights = number.spec.clamping.of_units(rows[held.weights[place]], integer, dialect.divide)
+            weights = weights if there is None else ibis.ifelse(there, weights, integer(0))
+            some = cast(rows.count(where=there), "int64") > integer(0)
+            of_groups[f"n{place}"] = ibis.ifelse(some, total_of(weights), ibis.null("int64"))
         elif number.spec.people and name is not None and not isinstance(number.spec.binning, OneCode):
             of_groups[f"n{place}"] = rows[name].nunique(where=there)
         else:
@@ -85,9 +90,9 @@ def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
         found = cast(by_group[f"n{place}"], "int64")
         counted = ibis.least(found, integer(number.most))
         match number.what:
-            case "largest code":
+            case "largest code" | "largest total":
                 total = found.max()
-            case "smallest code":
+            case "smallest code" | "smallest total":
                 total = found.min()
             case "groups":
                 total = ibis.ifelse(found > integer(0), integer(1), integer(0)).sum()
@@ -95,7 +100,7 @@ def _numbers(held: Rows, numbers: Sequence[PersonNumber]) -> Table:
                 total = counted.sum()
             case "squares":
                 total = (counted * counted).sum()
-        if not number.what.endswith("code"):
+        if not number.is_end:
             total = ibis.ifelse(total > integer(0), total, ibis.null("int64"))
         of_people[number.name(place)] = cast(total, "int64")
     return by_group.group_by(person).aggregate(**of_people).drop(*person)
