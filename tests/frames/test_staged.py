@@ -236,6 +236,28 @@ def test_what_is_found_is_what_people_have():
     assert "people are beyond it" in repr(query.found)
 
 
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_noise_is_for_the_limit_that_was_found(unit):
+    """Each answer's claim has what its limits let one person contribute, and its loss is that of before."""
+    for query in (
+        visits().dp.protect("p").group_by(KEYS).agg(people=dpp.n_people()),
+        visits().dp.protect("p").group_by(KEYS).agg(rows=dpp.len()),
+        visits().dp.protect("p").group_by(KEYS).agg(half=pl.col("days").dp.median(range(100))),
+    ):
+        request = query.scaled_to(**{unit: 1})._planned
+        ((limits,), values) = request.limits.values(), request.choices[0].query.values
+        different = set()
+        for value in (values[0], values[2], values[-1]):
+            settled = request._with([value], {})
+            (ask,) = settled.asks
+            (what,) = limits
+            contributions = request.protection.with_limits(**{what: int(value)}).contributions(ask.query, 3)
+            assert ask.query.claim.contributions == contributions
+            assert ask.query.claim.loss == request.asks[0].query.claim.loss
+            different.add(ask.query.claim.rate)
+        assert len(different) == len({values[0], values[2], values[-1]})
+
+
 def test_limits_that_were_found_hold_for_other_queries():
     query = report(visits().dp.protect("p")).scaled_to(epsilon=100)
     with pytest.raises(TypeError, match=r"^found must be what a query has found"):
