@@ -157,8 +157,8 @@ def measure(rows: int) -> bool:
         "DuckDB": lambda query: dp_polars.sql.release(query, table),
     }
     truth = frame.group_by("hospital").agg(people=pl.col("patient").n_unique(), cost=pl.col("cost").mean())
-    for name, groups in {"public": {"hospital": ["A", "B"]}, "selected": "hospital"}.items():
-        asked = [readme((), groups), readme((0, 2000), groups, max_groups=2, max_rows=2)]
+    for name, groups in {"public": {"hospital": ["A", "B", "C"]}, "selected": "hospital"}.items():
+        asked = [readme((), groups), readme((0, 2000), groups, max_groups=2, max_rows_per_group=1)]
         for engine, release in engines.items():
             sure = release(asked[0].scaled_to(epsilon=10**5, delta=1e-6)).join(truth, on="hospital", how="right")
             off = [(sure[column] / sure[f"{column}_right"] - 1).abs().fill_null(1) for column in ("people", "cost")]
