@@ -171,6 +171,12 @@ def counted(
         of_parts = PolarsEngine.of(table)
         keep_parts(request, of_parts, choice)
         request = cast("Request", with_found(request, of_parts))
+        if isinstance(request.keys, pl.DataFrame) and request.keys.is_empty():
+            msg = (
+                "query must select a group on these rows, got none: no group has enough people.\n\n"
+                'Hint: give more rows, or list the groups, as in group_by({"ward": ["A", "B"]}).'
+            )
+            raise ValueError(msg)
     if each_alone:
         request = request.alone
     work, wanted = request.bind(engine), []

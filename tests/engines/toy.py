@@ -233,14 +233,11 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
 
 def _number(found: list[CountRule], number: PersonNumber) -> int:
     """Return a number of one person, of the contributing rows."""
+    pick = max if number.what.startswith("largest") else min
     if number.what.endswith("total"):
-        totals = Counter[int]()
-        for group, _, value, _ in found:
-            totals[group] += value
-        return max(totals.values()) if number.what == "largest total" else min(totals.values())
-    codes = [code for _, code, *_ in found]
+        return pick(sum(value for one, _, value, _ in found if one == group) for group, *_ in found)
     if number.what.endswith("code"):
-        return max(codes) if number.what == "largest code" else min(codes)
+        return pick(code for _, code, *_ in found)
     counts = [min(rows, number.most) for rows in _numbers(found, number.spec).values()]
     if number.what == "groups":
         return len(counts)

@@ -389,14 +389,31 @@ def private():
         "^n_rows_dropped must have all limits",
     ),
     (
-        lambda: dpp.analysis.simulate(report(private()).scaled_to(**GUARANTEE), visits()),
+        lambda: dpp.analysis.loss_for(report(private()).scaled_to(**GUARANTEE), visits(), within={"rows": 9}),
         ValueError,
         "^query must have all limits",
+    ),
+    (  # one person's group is selected with a probability of delta
+        lambda: dpp.analysis.simulate(report(private()).scaled_to(**GUARANTEE), visits().head(1)),
+        ValueError,
+        "^query must select a group on these rows",
     ),
 )
 def test_what_is_refused_is_free(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_simulate_selects_groups_on_public_rows():
+    query = report(private()).scaled_to(**GUARANTEE)
+    simulated = dpp.analysis.simulate(query, visits())
+    assert query.found is None
+    assert {*simulated["output"]} == {"people", "rows", "top", "days"}
+    true = visits().group_by("ward").agg(pl.col("p").n_unique())
+    people = simulated.filter(output="people")
+    assert {*people["ward"]} <= {*true["ward"]}
+    assert people.height >= 3
+    assert (people["expected_error"] < 9).all()
 
 
 def test_opendp_takes_no_query_of_selected_groups():
