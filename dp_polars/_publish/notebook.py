@@ -102,10 +102,14 @@ def _(groups, picked, remember, schema):
         )
         for name in groups.value
     }
-    apart = mo.ui.switch(
-        value=picked.get("apart", False), label="a table for each of these columns, not for all together"
-    )
-    return apart, key_fields
+    labels = {
+        "selected": "select the groups privately: nobody lists their values",
+        "apart": "a table for each of these columns, not for all together",
+        "cube": "and tables of people that agree, by each column and by all",
+    }
+    switches = {name: mo.ui.switch(value=picked.get(name, False), label=label) for name, label in labels.items()}
+    selected, apart, cube = switches.values()
+    return apart, cube, key_fields, selected
 
 
 @app.cell
@@ -168,6 +172,7 @@ def _(
     amounts,
     apart,
     asks,
+    cube,
     delta,
     engine,
     epsilon,
@@ -180,10 +185,11 @@ def _(
     measured,
     picked,
     picks_changed,
+    selected,
     who,
 ):
     picked["groups"], picked["statistics"] = groups.value, [name for name, q in asks.items() if q in amounts]
-    picked["apart"] = apart.value
+    picked["apart"], picked["cube"], picked["selected"] = apart.value, cube.value, selected.value
     picks_changed()
     plan = replace(
         measured,
@@ -197,6 +203,8 @@ def _(
         max_rows_per_group=max_rows.value,
         found=find.value,
         apart=apart.value,
+        selected=selected.value,
+        cube=cube.value,
         engine=engine.value,
     )
     drafted = draft(plan)
@@ -204,8 +212,26 @@ def _(
 
 
 @app.cell
-def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, statistics, unit, value_fields):
-    wrong = drafted.messages
+def _(
+    apart,
+    cube,
+    delta,
+    drafted,
+    epsilon,
+    groups,
+    key_fields,
+    more_fields,
+    plan,
+    selected,
+    statistics,
+    unit,
+    value_fields,
+):
+    wrong, several = drafted.messages, len(key_fields) > 1
+
+    def shown_if(condition, *parts):  # what is not wanted is hidden: fields that move up would be taken for others
+        return f"<div{' hidden' * (not condition)}>{''.join(f'{part}' for part in parts)}</div>"
+
     picks = [
         page.section(
             "Guarantee for all answers together",
@@ -221,8 +247,10 @@ def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, statistic
         page.section(
             "Groups",
             page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
-            *page.each_fielded("Public values of", "key", key_fields, wrong),
-            f"<div{' hidden' * (len(key_fields) < 2)}>{apart}</div>",
+            shown_if(key_fields and not plan.by_error, selected),
+            shown_if(not plan.selects, *page.each_fielded("Public values of", "key", key_fields, wrong)),
+            shown_if(several, apart),
+            shown_if(several and not (plan.selects or plan.by_error), cube),
             number=3,
         ),
         page.section(

@@ -9,7 +9,6 @@ from zlib import crc32
 
 import polars as pl
 
-from dp_polars import plot
 from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, plural, show
@@ -22,8 +21,8 @@ from dp_polars._publish.plan import (
     values_field_of,
 )
 from dp_polars._publish.schema import MORE, Statistic
+from dp_polars._release.staged import THE_GROUPS
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
-from dp_polars.plot._charts import svg_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -222,6 +221,7 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
 def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
     needed = size_needed(at_known_limits(query), relative)
     explained, rows = drafted.explained if query is drafted.query else query.explain().rows(named=True), []
+    selection = "".join(quiet(f"Groups: {one['note']}") for one in explained if one["output"] == THE_GROUPS)
     explained = [one for one in explained if one["output"] in needed["output"]]  # and not what is found before
     for one, size in zip(explained, needed.iter_rows(named=True), strict=True):
         least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
@@ -229,7 +229,8 @@ def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
         cells = [f"<td>{html.escape(cell)}</td>" for cell in (shown(one["output"]), least, _error(one), epsilon)]
         rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
     head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
-    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="dp-scroll">{body}</div>{selection}'
 
 
 def tables(drafted: Draft, relative: float) -> Iterator[str]:
@@ -242,6 +243,8 @@ def tables(drafted: Draft, relative: float) -> Iterator[str]:
 def figures(drafted: Draft) -> Iterator[str]:
     if drafted.query is None:
         return
+    from dp_polars import plot  # what draws takes long to load: the page is there before
+
     query = at_known_limits(drafted.query)
     errors = _first(error_by_size(query, _SIZES))
     modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
@@ -265,6 +268,8 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def figure(title: str, chart: alt.LayerChart | alt.VConcatChart, note: str = "") -> str:
+    from dp_polars.plot._charts import svg_of
+
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg_of(chart)}{_note(note)}</figure>"
 
 
@@ -289,6 +294,8 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
         return quiet(f"No synthetic people can be made: {error}")
     at_limits = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
     rows, people = frame.filter(at_limits).select("rows_dropped", "people_cut").row(0)
+    from dp_polars import plot
+
     said = f"At your limits: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
     return figure("Rows of synthetic people that the limits drop", plot.rows_dropped(frame, width=_WIDTH), said)
 
@@ -297,6 +304,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
     query = drafted.query
     if query is None or drafted.publication is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
+    several = len(drafted.publication.queries) > 1
     parts = [
         section("Guarantee", costs(plan, drafted, query)),
         section(
@@ -315,7 +323,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
         section(
             "The statement",
             "<details><summary>A draft, with what is missing</summary>",
-            statement(drafted.publication if len(plan.tables()) > 1 else query, f"Answers from {title_of(plan)}"),
+            statement(drafted.publication if several else query, f"Answers from {title_of(plan)}"),
             "</details>",
         ),
     ]

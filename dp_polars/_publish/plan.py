@@ -29,10 +29,12 @@ from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.schema import MORE, TOP, Statistic
 from dp_polars._release.request import Request
+from dp_polars._release.selected import SelectingRequest
 from dp_polars._release.staged import StagedRequest
 from dp_polars.analysis import rows_dropped, synthetic
 
 if TYPE_CHECKING:
+    from dp_polars._frames.cube_query import CubeQuery
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
 
     Tables: TypeAlias = Mapping[str, PrivateFrame | PrivateGroupBy]
@@ -92,6 +94,8 @@ def as_code(value: object) -> Code:
         return f'Decimal("{value}")'
     if isinstance(value, list):
         return Bracket("[", [("", as_code(item)) for item in value], "]")
+    if isinstance(value, tuple):
+        return f"({', '.join(str(as_code(item)) for item in value)}{',' * (len(value) == 1)})"
     if isinstance(value, Mapping):
         return Bracket("{", [(f"{as_code(name)}: ", as_code(item)) for name, item in value.items()], "}")
     if isinstance(value, pl.Enum):
@@ -231,6 +235,8 @@ class Plan:
     months: Mapping[str, str] = field(default_factory=dict)  # columns that are the month of another one
     more: Mapping[str, str] = field(default_factory=dict)  # what was typed for `MORE`, by its kind and the column
     apart: bool = False  # whether each column that groups are made by has a table of its own
+    selected: bool = False  # whether groups are selected privately, unless errors are said
+    cube: bool = False  # whether there also are tables of people that agree, by each of several columns and by all
     engine: str = "polars"  # what runs the code: "polars" or "duckdb"
 
     def tables(self) -> dict[str, dict[str, str]]:
@@ -325,6 +331,19 @@ class Plan:
         """Whether a part of the guarantee finds the limits: a loss that follows from an error leaves nothing for it."""
         return self.found and not self.by_error and isinstance(self.unit, str)
 
+    @property
+    def selects(self) -> bool:
+        """Whether a part of the guarantee selects the groups: nobody lists them."""
+        return self.selected and not self.by_error and bool(self.keys)
+
+    @property
+    def has_cube(self) -> bool:
+        """Whether there is a cube: its dimensions are listed, and it has the loss that is left."""
+        return self.cube and not (self.by_error or self.selects) and len(self.keys) > 1
+
+    def cube_tables(self) -> list[tuple[str, ...]]:
+        return [*((name,) for name in self.keys), tuple(self.keys)]
+
     def limits(self) -> dict[str, int]:
         if self.unit is None or self.finds_limits:
             return {}
@@ -333,7 +352,8 @@ class Plan:
         return {"max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
 
     def public_keys(self) -> dict[str, object]:
-        return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
+        listed = {} if self.selects else self.keys
+        return {name: several(text, self.schema[name]) for name, text in listed.items()}
 
     def steps(self, statistic: Statistic) -> list[float]:
         largest: float = 1
@@ -389,7 +409,8 @@ def at_known_limits(query: PrivateQuery) -> PrivateQuery:
         return query
     limits = {name: most for of_output in request.limits.values() for name, most in of_output.items()}
     pipeline = replace(request.pipeline, protection=request.protection.with_limits(**limits))
-    return PrivateQuery(Request(pipeline, request.keys, request.asks), query._source, None)
+    keys = None if isinstance(request, SelectingRequest) else request.keys  # until groups are selected, there is none
+    return PrivateQuery(Request(pipeline, keys, request.asks), query._source, None)
 
 
 def short(number: float) -> str:
@@ -438,7 +459,8 @@ def _query(plan: Plan, messages: dict[str, str]) -> Publication | None:
         groups = _groups(plan, frame, messages)
         if groups is None:
             return None
-        query = _asked(plan, groups, asked, messages)
+        cube = _tried(messages, "keys", lambda: _cube(plan, frame)) if plan.has_cube else None
+        query = _asked(plan, groups, asked, messages, {} if cube is None else {CUBE: cube})
     said = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
     if query is not None and said:
         messages["cost"] = "\n\n".join(said)
@@ -493,6 +515,11 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Tables
     if not plan.keys:
         return {"": frame}
 
+    if plan.selects:
+        return _tried(
+            messages, "keys", lambda: {table: frame.group_by(*names) for table, names in plan.tables().items()}
+        )
+
     def values(name: str, text: str) -> Any:  # noqa: ANN401
         listed = public(several(text, plan.schema[name]))
         frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
@@ -505,13 +532,31 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Tables
     return _tried(messages, "keys", lambda: {table: frame.group_by(keys) for table, keys in tables.items()})
 
 
-def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: dict[str, str]) -> Publication | None:
+CUBE = "cube"  # what the tables that agree are called in the code
+
+
+def _cube(plan: Plan, frame: PrivateFrame) -> CubeQuery:
+    """Return the tables of people that agree, in which each person counts once."""
+    limits: Any = {} if plan.unit is None else {"max_groups": 1, "max_rows_per_group": 1}
+    dimensions: Any = {name: public(values) for name, values in plan.public_keys().items()}
+    return frame.with_limits(**limits).cube(dimensions, tables=plan.cube_tables())
+
+
+def _asked(
+    plan: Plan,
+    groups: Tables,
+    asked: dict[str, PrivateExpr],
+    messages: dict[str, str],
+    more: Mapping[str, PrivateQuery],
+) -> Publication | None:
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
-        tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
+        answers = {table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()}
+        tables = Publication({**answers, **more})
         if not plan.by_error:
             tables = tables.scaled_to(**plan.guarantee())
-        for query in tables.queries.values():
-            query._request.presentation(intervals=True)
+        for name, query in tables.queries.items():
+            if name in answers:
+                query._request.presentation(intervals=True)
             query.explain()
         return tables
 
@@ -544,15 +589,24 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
     begin = "rows.dp.protect" if has_data else "dpp.protect"
     protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.limits(), dataset=stem)
     shared = [] if plan.by_error else [call(".scaled_to", **guarantee)]
-    before, steps = [], [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs)]
     tables = plan.tables()
-    if several_tables := len(tables) > 1:
-        listed = {table: as_code({name: keys[name] for name in of}) for table, of in tables.items()}
+    # What groups are made by: names of columns, or their public values.
+    by: dict[str, list[object]]
+    by = {table: [*of] if plan.selects else [{name: keys[name] for name in of}] for table, of in tables.items()}
+    before, steps = (
+        [],
+        [protect, *(call(".group_by", *one) for one in by.values() if plan.keys), call(".agg", **outputs)],
+    )
+    if several_tables := (len(tables) > 1 or plan.has_cube):
         grouped = {
-            table: Written(None, Bracket("private.group_by(", [("", code)], ").agg(**outputs)"))
-            for table, code in listed.items()
+            table or "answers": Written(None, Bracket("private.group_by(", call("", *one).parts, ").agg(**outputs)"))
+            for table, one in by.items()
         }
         before = [laid_out(protect, "private = "), laid_out(call("dict", **outputs), "outputs = ")]
+        if plan.has_cube:
+            once = "private" if plan.unit is None else "private.with_limits(max_groups=1, max_rows_per_group=1)"
+            before.append(f"once = {once}  # a person counts in one cell of a cube")
+            grouped[CUBE] = Written(None, call("once.cube", keys, tables=plan.cube_tables()))
         steps = [call("dpp.publication", grouped)]
     query = [*before, "query = (", *(laid_out(step, indent="    ") for step in [*steps, *shared]), ")"]
     released = "query.release(intervals=True)" if has_data else "dpp.sql.release(query, rows, intervals=True)"

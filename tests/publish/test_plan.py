@@ -1,11 +1,13 @@
 """From what was picked to a query, to messages at fields, and to code that runs as it stands."""
 
 import datetime as dt
+import math
 import os
 import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -245,6 +247,73 @@ def test_months_and_several_tables_run_as_they_stand(tmp_path, engine, apart):
     ours = drafted.publication.explain() if apart else drafted.query.explain()
     assert theirs.select(columns).equals(ours.select(columns))
     assert all(f"by_{name}" in page.seen(plan, drafted, Relative(), "", "") for name in BY_MONTH if apart)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("found", [False, True])
+def test_groups_that_nobody_lists_are_selected_privately(tmp_path, engine, found):
+    if engine == "duckdb":
+        need("ibis")
+        need("duckdb")
+    asked = statistics("n_people", "mean days") | statistics("mode diagnosis", part=2)
+    keys = {"ward": "", "smoker": "no value of it"}
+    plan = full(statistics=asked, keys=keys, selected=True, found=found, engine=engine, epsilon=20, delta=1e-4)
+    assert draft(plan).messages == {}
+    drafted = draft(replace(plan, apart=True))
+    assert drafted.messages == {}
+    frame = rows(3000).drop("seen")
+    frame.write_parquet(tmp_path / "visits.parquet")
+    said = run(drafted.code, tmp_path)
+    assert 'private.group_by("ward").agg(**outputs)' in drafted.code
+    assert re.search("by_ward shape: .2, .*north.*south", said, re.DOTALL)
+    assert re.search("by_smoker shape: .2, .*false.*true", said, re.DOTALL)
+    seen = page.seen(plan, drafted, Relative(), "", "")
+    assert seen.count("Groups: Shown with 95 % from") == 2
+    # Errors are those of the query, and what a group must have follows from them.
+    known = at_known_limits(drafted.query)
+    explained = {one["output"]: one["error_95"] for one in drafted.explained}
+    needed = dict(size_needed(known, 1).select("output", "size").iter_rows())
+    assert needed["people"] == math.ceil(explained["people"])
+    # A loss that follows from an error leaves nothing for the selection.
+    assert "key ward" in draft(replace(plan, by_error=True)).messages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize(("unit", "found"), [("patient", True), ("patient", False), (None, False)])
+def test_tables_that_agree_run_as_they_stand(tmp_path, engine, unit, found):
+    if engine == "duckdb":
+        need("ibis")
+        need("duckdb")
+    keys = {"ward": VALUES["ward"], "smoker": VALUES["smoker"]}
+    plan = full(statistics=statistics("len"), keys=keys, unit=unit, cube=True, found=found, engine=engine, epsilon=20)
+    drafted = draft(plan)
+    assert drafted.messages == {}
+    assert list(drafted.publication.queries) == ["answers", "cube"]
+    assert ("once = private.with_limits(max_groups=1" in drafted.code) == (unit is not None)
+    rows(3000).drop("seen").write_parquet(tmp_path / "visits.parquet")
+    said = run(drafted.code, tmp_path)
+    assert "answers shape: (4, " in said
+    assert "cube <" in said
+    seen = page.seen(plan, drafted, Relative(), "", "")
+    assert all(f"count by {name}" in seen for name in ("ward", "smoker", "ward, smoker"))
+    # What the page says is what the code asks.
+    script = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Ibis, of DuckDB's newer driver
+        exec(drafted.code.split("shown =")[0].replace('"visits', f'"{tmp_path}/visits'), script)
+    columns = ["query", "output", "selects", "error_95", "epsilon", "rho"]
+    assert script["query"].explain().select(columns).equals(drafted.publication.explain().select(columns))
+    # One column has no tables that agree, and errors leave no loss for them.
+    assert list(draft(replace(plan, keys={"ward": VALUES["ward"]})).publication.queries) == ["answers"]
+    assert list(draft(by_error({Statistic("len"): 500}, keys=keys, cube=True)).publication.queries) == ["answers"]
+
+
+def test_a_cube_that_is_too_large_is_refused_at_the_field_of_groups():
+    keys = {"age": "0..30000", "class": "1..120", "smoker": "false\ntrue", "diagnosis": "flu\nother\nnone"}
+    plan = full(statistics=statistics("len"), keys=keys, apart=True, cube=True)
+    assert "cube" in draft(plan).messages["keys"]
 
 
 @pytest.mark.slow
