@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
@@ -27,7 +28,16 @@ from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
 from dp_polars._frames.synthetic_query import SyntheticQuery
-from dp_polars._publish.tables import TOTAL, Cell, Column, columns_of, crossed_with_margins, tables_of, text_of
+from dp_polars._publish.tables import (
+    TOTAL,
+    Cell,
+    Column,
+    columns_of,
+    crossed_with_margins,
+    named_quantile,
+    tables_of,
+    text_of,
+)
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import Ask, Request, said_once, with_ends
 from dp_polars._release.staged import THE_GROUPS
@@ -405,14 +415,20 @@ def _of_cube(section: Section, cube: Cube, labels: Labels) -> tuple[pl.DataFrame
 
 
 def _ranks(query: PrivateQuery, labels: Labels) -> Iterator[str]:
-    """Yield how far off lists of quantiles are, in ranks: their intervals would depend on rows that nobody may see."""
+    """Yield how far off lists of quantiles are, in ranks, and why that gives no interval in values."""
     for ask in query._asks:
         if isinstance(ask.query, QuantileList) and (size := ask.query.size_of()) is not None:
-            off = math.ceil(ask.query.error(size, BETA))
+            off, alphas = math.ceil(ask.query.error(size, BETA)), ask.query.alphas
+            outer = min(alphas, key=lambda alpha: min(alpha, 1 - alpha))
+            at_an_end = math.ceil(off / min(outer, 1 - outer))
+            end = "smallest" if outer < Fraction(1, 2) else "largest"
+            may_be = "any value" if outer == Fraction(1, 2) else f"the {end} value that is allowed"
             yield (
                 f"{labels.column(ask.name)}: with a probability of 95 %, no quantile of a group is off by more than "
                 f"{plural(off, 'row')} in rank. In a group of {20 * off:,} rows the median then lies between the 45 % "
-                f"and the 55 % quantile; in groups of fewer than {2 * off:,} rows it may be any value."
+                f"and the 55 % quantile. In groups of fewer than {at_an_end:,} rows the "
+                f"{named_quantile(outer)} one may be {may_be}. There are no intervals in values, because they "
+                "depend on how many rows of a group count, which is not released."
             )
 
 

@@ -440,7 +440,30 @@ def test_quantiles_have_a_column_each_and_top_k_is_ranked(tmp_path):
         assert [*map(int, cells[:3])] == row["stay"]
         assert cells[3].split("\n")[1:] == row["top"]
     off = math.ceil(query.explain()["error_95"][0])
-    assert f"no quantile of a group is off by more than {off} rows in rank" in path.read_text("utf-8")
+    page = path.read_text("utf-8")
+    assert f"no quantile of a group is off by more than {off} rows in rank" in page
+    # The 0.9-quantile of n rows is off by as many as lie above it from n = 10 · off on.
+    assert (
+        f"In groups of fewer than {10 * off} rows the 90\u00a0% one may be the largest value that is allowed." in page
+    )
+    assert "no intervals in values, because they depend on how many rows of a group count" in page
+
+
+@pytest.mark.parametrize(
+    ("alphas", "said"),
+    [
+        ([0.2, 0.5], (5, "20\u00a0% one may be the smallest value that is allowed")),
+        ([0.5], (2, "median one may be any value")),
+        ([0.3, 0.75], (4, "75\u00a0% one may be the largest value that is allowed")),
+    ],
+)
+def test_lists_of_quantiles_say_in_which_groups_they_say_nothing(tmp_path, alphas, said):
+    query = stays().dp.protect("patient", max_rows=1).agg(
+        stay=pl.col("days").dp.quantile(alphas, range(31), epsilon=3)
+    )  # fmt: skip
+    page = dpp.report(query.release(), query, tmp_path / "page.html").read_text("utf-8")
+    off, (times, words) = math.ceil(query.explain()["error_95"].item()), said
+    assert f"In groups of fewer than {times * off:,} rows the {words}." in page
 
 
 def test_a_cubes_tables_are_crossed_and_their_margins_agree(tmp_path):
