@@ -108,7 +108,7 @@ def _parts_paid(requests: Requests) -> int:
 
 
 def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> list[Typed]:
-    """Return outputs of which selected keys share what of delta is for them, by their weights."""
+    """Return the outputs, with `for_keys` as the delta of those with selected keys, by weight."""
     claims = [ask.query.claim for ask, _ in outputs]
     gone, parts = (
         sum(claim.delta for claim in claims),
@@ -292,7 +292,7 @@ def _chosen(
 
 
 def _size(errors: Sequence[float | None]) -> tuple[int, float]:
-    """Return what is smaller for smaller errors: how many are not 0, and the logarithm of the product of these."""
+    """Return a sort key: the number of nonzero errors, then the logarithm of their product."""
     logs = [math.log(error) for error in errors if error]
     return len(logs), math.fsum(logs)
 
@@ -825,7 +825,7 @@ def _with_own_parts(query: QueryT, scaled: QueryT) -> QueryT:
 
 
 def followed(queries: Sequence[QueryT]) -> list[QueryT]:
-    """Return queries of which some may be about what others drop: about these as they are now."""
+    """Return the queries: one about dropped rows then refers to its query as it is now."""
     requests = [query._planned for query in queries]
     return [query._with_request(query._planned.about_one_of(requests)) for query in queries]
 

@@ -713,7 +713,7 @@ def said_once(texts: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
-    """Return the columns of which it only matters whether there is a value: these may be of any type."""
+    """Return the columns that are only tested for missing values: they may have any type."""
     counted: set[str] = set()
     others = set(() if request.keys is None else request.keys.columns)
     for ask in request.readers:

@@ -319,6 +319,10 @@ def test_a_mean_costs_both_of_its_halves(monkeypatch):
     assert [float(np.abs(half).sum()) for half in halves] == pytest.approx([EPSILON / 2, EPSILON / 2], rel=1e-12)
 
 
+def test_every_number_of_several_draws_is_known():
+    assert {name for name, ask in asks(epsilon=1).items() if ask.query.claim._draws > 1} == {*OF_SEVERAL}
+
+
 @pytest.mark.parametrize("name", OF_SEVERAL)
 def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
     """Each is attained: by the values at the ends, and by a row alone."""
