@@ -107,6 +107,7 @@ dd:has(table) { max-width: none; }
   .dp-statement th, .dp-statement td:nth-child(3) { overflow-wrap: normal; }
   .dp-statement td { min-width: 3.5rem; }
   .range { white-space: normal; }
+  .wide > table:not(.crossed) tr:not(:has(> :nth-child(13))) > * { min-width: 4.6em; }
   .crossed { font-size: 6.5pt; overflow-wrap: normal; }
   .crossed th { white-space: normal; }
   .crossed td { white-space: nowrap; }
