@@ -389,7 +389,7 @@ class _Listed:
     values: pl.Series | None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, type(self)):
+        if not isinstance(other, type(self)) or type(other) is not type(self):
             return NotImplemented
         if self.values is None or other.values is None:
             return self.values is other.values
@@ -437,9 +437,9 @@ class Categories(_Listed):
             if dtype == pl.Boolean:
                 return pl.Series([False, True])
             msg = (
-                f"candidates must be given for a column of type {dtype}.\n\n"
-                "Hint: they may be left out only where the type names them (Enum, Boolean). Take them from public "
-                "knowledge, never from the data."
+                f"candidates must be given for a column of type {dtype}, as the type names none.\n\n"
+                "Hint: list them from public knowledge, never from the data. Or let a private query select them: leave "
+                "epsilon, rho and within out, and call query.scaled_to(epsilon=1, delta=1e-6)."
             )
             raise TypeError(msg)
         column, of_candidates = column_types.family(dtype), column_types.family(self.values.dtype)
@@ -465,6 +465,37 @@ class Categories(_Listed):
 
     def __str__(self) -> str:
         return "the categories of the column's type" if self.values is None else plural(len(self.values), "candidate")
+
+
+#: For how many candidates errors are shown before candidates are selected.
+REFERENCE_CANDIDATES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Unselected(Categories):
+    """Candidates that are selected privately before the answer.
+
+    Until then others of the same type stand for them: nothing is drawn of these.
+    """
+
+    values: None = None
+
+    def for_column(self, dtype: pl.DataType | None) -> pl.Series:
+        if dtype is None or dtype.is_float() or isinstance(dtype, pl.Enum) or dtype == pl.Boolean:
+            return super().for_column(dtype)
+        family, released = column_types.family(dtype), column_types.released(dtype)
+        if family is None:
+            msg = f"candidates must be text, numbers, booleans or times, got a column of type {dtype}."
+            raise TypeError(msg + casting(dtype, dtype))
+        numbers = range(REFERENCE_CANDIDATES)
+        if family == "text":
+            return pl.Series(map(str, numbers), dtype=released)
+        if isinstance(released, pl.Decimal):
+            return pl.Series([Decimal(one).scaleb(-released.scale) for one in numbers], dtype=released)
+        return _from_integers(np.array(numbers, np.uint64), released)
+
+    def __str__(self) -> str:
+        return "candidates that are selected privately"
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,8 +92,10 @@ class PrivateNamespace(Suggesting):
         ----------
         candidates
             The public answers, at most 10⁷: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls
-            and repetitions. They may be left out if the column's type names them (Enum, Boolean). Never take them from
-            the data.
+            and repetitions. Never take them from the data. You may leave them out if the column's type names them
+            (Enum, Boolean). On a private frame you may also leave them out with the loss: a part of the joint guarantee
+            then selects the values that enough people have, over all groups together. If none is selected, the answer
+            is null. A query built without data selects them in all cases, because it doesn't know the type.
         within
             The accuracy, instead of a loss: with probability 0.95 the answer is at most this far off, in the unit of
             `error_95` (see `PrivateQuery.explain`). The loss is the smallest one of four significant digits. On a
@@ -450,7 +452,8 @@ class PrivateNamespace(Suggesting):
         Parameters
         ----------
         k
-            How many candidates to select: a whole number from 1 to the number of candidates.
+            How many candidates to select: a whole number from 1 to the number of candidates. If these are selected
+            privately, and fewer, lists have all of them.
         mechanism
             None: under `rho` "exponential"; under `epsilon` "permute_and_flip" for k up to 4, "joint" for more. Or
 

@@ -29,9 +29,9 @@ from dp_polars._frames.synthetic_query import SyntheticRows
 from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import PublicKeys, public_keys
-from dp_polars._release.request import Ask, Request
-from dp_polars._release.selected import request_of_selected
-from dp_polars._release.staged import FoundLimits, request_of
+from dp_polars._release.request import Ask
+from dp_polars._release.selected import request_of_any
+from dp_polars._release.staged import FoundLimits
 from dp_polars._sources.source import Unchanging, WithoutRows
 from dp_polars._statistics.measures import Count
 from dp_polars._statistics.statistic import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
@@ -597,11 +597,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             raise ValueError(msg)
         engine = None if self._source is None else PolarsEngine.of(self._source)
         unit = "epsilon" if self._budget is None else self._budget.unit
-        if isinstance(keys, tuple):
-            request: Request = request_of_selected(self._pipeline, keys, asks, unit)
-        else:
-            request = request_of(self._pipeline, keys, asks, unit, engine)
-        query = PrivateQuery(request, self._source, self._budget)
+        query = PrivateQuery(request_of_any(self._pipeline, keys, asks, unit, engine), self._source, self._budget)
         if not query._request.is_open:
             warn_if_large(query.loss)
         return query

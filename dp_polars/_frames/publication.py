@@ -28,7 +28,7 @@ from dp_polars._sources.marks import refuse_two_units
 from dp_polars._sources.source import Opened, PrivateRows
 from dp_polars._statistics.statement import Statement
 from dp_polars._statistics.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
-from dp_polars._statistics.statistic import Asked
+from dp_polars._statistics.statistic import Asked, KeysThatAreThere
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -411,6 +411,9 @@ def _in_parts(name: str, query: PrivateQuery, parts: Parts) -> PrivateQuery:
             if not request.groups_are_known:
                 msg = f"{who} must list its groups: they would be selected in all parts together."
                 hint = 'group_by({"ward": ["A", "B"]}).'
+            elif any(isinstance(ask.query, KeysThatAreThere) for ask in request.found_first):
+                msg = f"{who} must list its candidates: they would be selected in all parts together."
+                hint = 'mode(["a", "b"]).'
         msg += f"\n\nHint: {hint}"
         raise TypeError(msg)
     has = request.asks[0].query.columns if isinstance(request, KeyRequest) else [ask.name for ask in request.asks]

@@ -226,7 +226,7 @@ def _type(dtype: pl.DataType) -> str:
 
 
 def _keys(request: AnyRequest[Asked], keys: pl.DataFrame | Product) -> Facts:
-    are_selected = isinstance(request, SelectingRequest)
+    are_selected = isinstance(request, SelectingRequest) and request.selects_groups
     if not request.groups_are_known:
         return {"columns": keys.columns, "number": None, "values": "", "are_selected": are_selected}
     by_column = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values] if isinstance(keys, Product) else []

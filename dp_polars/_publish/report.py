@@ -448,7 +448,8 @@ def _found(query: PrivateQuery, labels: Labels) -> Iterator[str]:
         of = ", ".join(map(labels.column, one.outputs)) or THE_GROUPS
         low, high = (text_of(max(one.people + end, 0)) for end in (-one.bound, one.bound))
         has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
-        what = f"the {'clipping bound' if one.what in ('lower', 'upper') else 'limit'} of {exact(one.value)}"
+        kind = "clipping bound" if one.is_bound else "limit"
+        what = f"the {kind} of {exact(one.value)}{' candidates' * (one.what == 'max_candidates')}"
         people = f"about {text_of(max(one.people, 0))} people {has} ({low} to {high})"
         lost = f"; {one.loss_in_words}" if one.lost_bound else ""
         yield f"{of}: {what} was found privately; {people}{lost}."

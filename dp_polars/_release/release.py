@@ -225,7 +225,7 @@ def _in_stages(
     def all_stages() -> Drawn[Released]:
         found = find()
         after, then = _settled(part, work, found)
-        if after.request.keys is not part.request.keys and isinstance(then, Work):
+        if isinstance(stage, KeyWork) and isinstance(then, Work):
             _check_public_values(then, part.engine)
         drawn = _in_stages(after, then)()
         return Drawn(lambda: len(found).to_bytes(_LENGTH) + found + drawn.packed(), drawn.presented)

@@ -113,6 +113,12 @@ class Ask(Generic[AskedT]):
         with self.named():
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
 
+    def read_from(self, schema: pl.Schema) -> tuple[tuple[pl.Expr, ...], Columns]:
+        """Return what gives each row its own values, and their types, of rows of such columns."""
+        what = f"The column of output {self.name!r}" + ", its filter read as pl.when(…).then(…)" * self.filtered
+        typed = [_typed(column, schema, what) for column in self.columns]
+        return tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)
+
     def reaching(self, types: Columns, unit: Unit) -> Ask[AskedT]:
         """Return the output at the loss in a unit that makes it as accurate as was requested, if that was."""
         if self.within is None or not isinstance(self.query, HistogramQuery):
@@ -551,17 +557,16 @@ class Request(AnyRequest[HistogramQuery]):
         return names[0]
 
     def bind(self, engine: Engine[Released]) -> Work:
-        names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
-        proved = self.checked_on(engine, names + ([] if self.keys is None else self.keys.columns))
+        proved = self.proved_on(engine)
         schema = proved.schemas[-1]
         keys = self.keys_on(schema)
         self._check_names_of_ends(intervals=False)
-        read: list[tuple[tuple[pl.Expr, ...], Columns]] = []
-        for ask in self.asks:
-            what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
-            typed = [_typed(column, schema, what) for column in ask.columns]
-            read.append((tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)))
-        return self._work(keys, read, proved.rows)
+        return self._work(keys, [ask.read_from(schema) for ask in self.asks], proved.rows)
+
+    def proved_on(self, engine: Engine[Released]) -> CheckedPipeline:
+        """Return the transformations, proved on the columns of an engine that the outputs and the keys need."""
+        names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
+        return self.checked_on(engine, names + ([] if self.keys is None else self.keys.columns))
 
     def on_columns_of(self, work: Work) -> Work:
         """Return the work of these outputs on what another one reads, of as many outputs: nothing is proved again."""

@@ -24,6 +24,7 @@ from dp_polars._mechanisms.noise import check_scale
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Presentation, Work
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._release.request import AnyRequest, Ask, Request, asked_in, rounded_up, under
+from dp_polars._statistics.answer_lists import TopK
 from dp_polars._statistics.averages import Share, Variance
 from dp_polars._statistics.categories import Ranked
 from dp_polars._statistics.limits import LimitChoice, What
@@ -113,7 +114,8 @@ class Found:
         low, high = (_amount(max(self.lost + sign * self.lost_bound, Fraction(0))) for sign in (-1, 1))
         if self.is_bound:
             return f"their largest values are {low} to {high} beyond it in all"
-        return f"{low} to {high} of their {'groups' if self.what == 'max_groups' else 'rows'} don't count"
+        of = {"max_groups": "groups", "max_candidates": "candidates"}.get(self.what, "rows")
+        return f"{low} to {high} of their {of} don't count"
 
     @property
     def warning(self) -> str:
@@ -144,7 +146,7 @@ class FoundLimits(tuple[Found, ...]):
         """The contribution limits by name: of several that were found for different outputs, the largest."""
         found: dict[str, int] = {}
         for one in self:
-            if one.outputs and not one.is_bound:
+            if one.outputs and not one.is_bound and one.what != "max_candidates":
                 found[one.what] = max(int(one.value), found.get(one.what, 0))
         return found
 
@@ -185,7 +187,7 @@ def refuse_unknown_limits(request: AnyRequest[Any], call: str) -> None:
         names = ", ".join(ask.name for ask in request.found_first)
         msg = (
             f"{call} must have all limits and clipping bounds, got a query that finds {names} when it is released.\n\n"
-            "Hint: give them, as in protect(…, max_rows=9) and sum(0, 100); or release the query first."
+            'Hint: give them, as in protect(…, max_rows=9), sum(0, 9) and mode(["a", "b"]). Or release the query first.'
         )
         raise ValueError(msg)
 
@@ -202,21 +204,10 @@ def request_of(
     protection = pipeline.protection
     given = tuple(asks)
     asks, people = with_people(given, protection, unit, [] if keys is None else keys.columns)
-    needed: list[What | None] = []
-    for ask in asks:
-        is_open = ask.query.claim._is_open and ask.within is None
-        needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
-        if not is_open and ask.query.finds:
-            what, call = ask.query.left_out
-            raise ValueError(OWN_LOSS.format(f"Output {ask.name!r}", what, f"give {what}, as in {call}"))
+    needed = limits_needed(asks, protection, groups)
     if not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
         return Request.of(pipeline, keys, asks, unit, engine)
-    if accurate := [ask.name for ask in asks if ask.within is not None]:
-        msg = (
-            f"within must be left out of a query whose limits are found privately, got it for {accurate}: the loss "
-            "follows from the limits.\n\nHint: give protect the limits, or request those outputs in another query."
-        )
-        raise ValueError(msg)
+    refuse_within(asks)
     request = StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in asks], needed, unit)
     if engine is not None and any(ask.query.finds for ask in asks):
         types = [types for _, types in Request.typed(request, engine)]
@@ -225,6 +216,27 @@ def request_of(
             return Request.of(pipeline, keys, known, unit, engine)
         request = StagedRequest.in_stages(pipeline, keys, [asked_in(ask, unit) for ask in known], needed, unit)
     return replace(request, people=people, added=len(asks) > len(given))
+
+
+def limits_needed(asks: Sequence[Ask[HistogramQuery]], protection: Protection, groups: int) -> list[What | None]:
+    """Return which contribution limit each output needs that is left out; refuse a loss of its own where bounds are."""
+    needed: list[What | None] = []
+    for ask in asks:
+        is_open = ask.query.claim._is_open and ask.within is None
+        needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
+        if not is_open and ask.query.finds:
+            what, call = ask.query.left_out
+            raise ValueError(OWN_LOSS.format(f"Output {ask.name!r}", what, f"give {what}, as in {call}"))
+    return needed
+
+
+def refuse_within(asks: Iterable[Ask[HistogramQuery]]) -> None:
+    if accurate := [ask.name for ask in asks if ask.within is not None]:
+        msg = (
+            f"within must be left out of a query whose limits are found privately, got it for {accurate}: the loss "
+            "follows from the limits.\n\nHint: give protect the limits, or request those outputs in another query."
+        )
+        raise ValueError(msg)
 
 
 def with_people(
@@ -329,6 +341,8 @@ class StagedRequest(Request):
             reach = max(map(abs, query.sought))
             lower, upper = (sign * reach if name in query.finds else end for name, sign, end in _ends_of(query))
             asks += [replace(ask, query=query.with_sought(lower, upper))] if lower < upper else []
+        if isinstance(query, TopK) and query.selects:  # if fewer candidates are selected, fewer draws share the loss
+            asks.append(replace(ask, query=query.at_most(1)))
         protections = [self.protection_of(ask)]
         for of, choice in zip(self.sets, self.choices, strict=True):
             if of.what in self.limits.get(ask.name, ()) and ask.name in map(self._name_at, of.asks):

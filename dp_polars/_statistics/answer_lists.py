@@ -17,7 +17,6 @@ from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
-from dp_polars._bins.binning import Binning, CategoryBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
@@ -26,7 +25,7 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
-from dp_polars._statistics.categories import Ranked, as_alpha, how, step_of
+from dp_polars._statistics.categories import OfCategories, Ranked, as_alpha, how, step_of
 from dp_polars._statistics.measures import counts_at_loss
 from dp_polars._statistics.statistic import HistogramQuery, ListQuery, Mistakes, in_lists
 
@@ -186,7 +185,7 @@ JOINT_FROM = 5
 
 
 @dataclass(frozen=True)
-class TopK(ListQuery):
+class TopK(OfCategories, ListQuery):
     """The k most common candidates, best first: in rounds, or jointly, as in `docs/proofs/top-k.md`.
 
     With weights, read sums for counts and `weights.most` for 1.
@@ -217,11 +216,13 @@ class TopK(ListQuery):
         is_of_rows = self._is_of_lists and relation == "replace_one" and not self.of_people
         return Fraction(3, 4) if is_of_rows else ALL
 
-    def values(self, *columns: pl.DataType) -> pl.Series:
-        return self.candidates.for_column(columns[0] if columns else None)
+    def among(self, values: pl.Series) -> TopK:
+        return replace(self.at_most(len(values)), candidates=Categories(values))
 
-    def binning(self, *columns: pl.DataType) -> Binning:
-        return CategoryBinning(self.candidates, *columns[:1])
+    def at_most(self, number: int) -> TopK:
+        """Return the statistic with lists of this length, if they are longer, at the same loss."""
+        k = min(self.k, number)
+        return replace(self, k=k, claim=replace(self.claim, _draws=1 if self.joint else k))
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -229,7 +230,8 @@ class TopK(ListQuery):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         values = self.values(*columns)
-        check_number(self.k, len(values))
+        if not self.selects:
+            check_number(self.k, len(values))
         self.weights.units(*columns)  # raises if the column can't be weights
         return pl.List(values.dtype)
 
@@ -274,6 +276,7 @@ class TopK(ListQuery):
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
         """Return a largest count missed that is exceeded with probability at most `beta`: top-k.md, Theorem 4."""
+        size = max(size, self.k)  # as long as candidates are not selected, fewer may stand for them
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
             most = lists - math.log(beta) if size > 1 else 0.0
@@ -284,7 +287,7 @@ class TopK(ListQuery):
         return self.weights.missed(max(0.0, most) / float(self.claim.rate), *columns)
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        if self.weights.is_column or (self.candidates.values is None and not columns):
+        if self.weights.is_column or self.selects or (self.candidates.values is None and not columns):
             return None
         return counts_at_loss(self.claim, self.values(*columns))
 

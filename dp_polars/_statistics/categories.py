@@ -16,7 +16,16 @@ from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
 from dp_polars._base.numbers import Ints, as_fraction, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
-from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, grid_between, ordered, widest_grid
+from dp_polars._bins.candidates import (
+    Categories,
+    Ordered,
+    Unselected,
+    Values,
+    ends_of,
+    grid_between,
+    ordered,
+    widest_grid,
+)
 from dp_polars._bins.weights import ONE_EACH, Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
@@ -262,8 +271,71 @@ def how(query: HistogramQuery) -> str:
 _MOST_STEPS = 2**61
 
 
+class OfCategories(HistogramQuery):
+    """A choice among categories of one column."""
+
+    candidates: Categories
+
+    @property
+    def selects(self) -> bool:
+        """Whether the candidates are selected privately before the answer."""
+        return isinstance(self.candidates, Unselected)
+
+    def among(self, values: pl.Series) -> OfCategories:
+        """Return the statistic of these candidates, at the same loss."""
+        return replace(self, candidates=Categories(values))  # type: ignore[type-var]  # every statistic is a dataclass
+
+    def values(self, *columns: pl.DataType) -> pl.Series:
+        return self.candidates.for_column(columns[0] if columns else None)
+
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return CategoryBinning(self.candidates, *columns[:1])
+
+
 @dataclass(frozen=True)
-class Mode(Choice):
+class NoCandidate(HistogramQuery):
+    """A choice among categories of which none was selected: the answer of each group is null."""
+
+    asked: OfCategories  # whose candidates are not selected
+    claim: Claim
+    fixed_type: ClassVar[None] = None
+
+    @property
+    def of_people(self) -> bool:  # type: ignore[override]
+        return self.asked.of_people
+
+    @property
+    def left_to_column(self) -> None:
+        return None
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.asked.range_of(relation, groups)
+
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.asked.same_group_of(relation, groups)
+
+    def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return self.asked.count_rules(*columns)  # as before the charge, so that no engine refuses it now
+
+    def size_of(self, *columns: pl.DataType) -> int:  # noqa: ARG002
+        return 0
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        return self.asked.answer_type(*columns)
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        (histogram,) = histograms
+        return (pl.Series([None] * len(histogram.sizes), dtype=self.answer_type(*columns)),)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> None:  # noqa: ARG002
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.asked}: none was"
+
+
+@dataclass(frozen=True)
+class Mode(OfCategories, Choice):
     """The candidate that the most people have, or the most rows, or that weighs most.
 
     `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
@@ -280,12 +352,6 @@ class Mode(Choice):
     @property
     def counts_people(self) -> bool:
         return self.of_people
-
-    def values(self, *columns: pl.DataType) -> pl.Series:
-        return self.candidates.for_column(columns[0] if columns else None)
-
-    def binning(self, *columns: pl.DataType) -> Binning:
-        return CategoryBinning(self.candidates, *columns[:1])
 
     @property
     def fixed_type(self) -> pl.DataType | None:

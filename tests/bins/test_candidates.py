@@ -129,7 +129,11 @@ def test_categories_that_the_column_can_not_hold():
         ([datetime(1500, 1, 1)], pl.Datetime("ns"), "candidates must be values that a column of type Datetime"),
         ([2**63 - 1], pl.Int128(), r"type Int128 must lie strictly between -2\*\*63 and 2\*\*63 - 1.$"),
         ([10**9], pl.Decimal(38, 10), "strictly between .* multiples of the last digit"),
-        (None, pl.String(), r"must be given for a column of type String.\n\nHint: they may be left out only where"),
+        (
+            None,
+            pl.String(),
+            r"must be given for a column of type String, as .*\n\nHint: list them from public knowledge",
+        ),
         (None, pl.Categorical(), "candidates must be given for a column of type Categorical"),
         (None, pl.Enum([]), "candidates must not be empty"),
     ):

@@ -1214,6 +1214,53 @@ class Conformance:
         assert none.schema == released.schema
         assert not none.height
 
+    @pytest.mark.parametrize("by", [None, ["north", "south", "nowhere"], "ward"], ids=str)
+    def test_modes_choose_among_selected_candidates(self, by, tmp_path, notes):
+        """With hardly any noise the value of most people; a data set with a name selects once; few people have none."""
+
+        def grouped(private):
+            return private if by is None else private.group_by(by if isinstance(by, str) else {"ward": by})
+
+        asked = {
+            "top": dpp.mode("flavour"),
+            "two": dpp.top_k("flavour", 2),
+            "rows": dpp.mode("flavour", counts="rows"),
+            "year": dpp.mode("year", gap=by is None),
+        }
+        if not self.make(visits()).counts_per_person:
+            query = grouped(dpp.protect("p")).agg(top=dpp.mode("flavour")).scaled_to(epsilon=9, delta=1e-6)
+            self.refuses(query, "this engine can't count the (candidates|groups) of each person", notes)
+            return
+        frame = visits().filter(pl.col("ward") != "unlisted")
+        is_even = pl.col("p") % 2 == 0
+        often = {"flavour": pl.lit("sweet"), "year": pl.lit(2021, pl.Int64)}
+        frame = frame.with_columns(
+            **{name: pl.when(is_even).then(value).otherwise(name) for name, value in often.items()}
+        )
+        frame = pl.concat([frame, *(frame.with_columns(pl.col("p") + more) for more in (50, 100, 150))])
+        budget = dpp.Budget(epsilon=10**6, delta=1e-3, path=tmp_path / "ledger.db")
+        private = grouped(dpp.protect("p", budget=budget, dataset="visits"))
+        query = private.agg(**asked).scaled_to(epsilon=10**5, delta=1e-6)
+        released = self.to_polars(release_by(query, self.make(frame)))
+        assert released.height == (1 if by is None else 3)
+        for answers in released.iter_rows(named=True):
+            year = answers["year"]["answer"] if by is None else answers["year"]
+            if answers.get("ward") == "nowhere":  # one of the values that people have elsewhere
+                assert answers["top"] in frame["flavour"]
+                continue
+            assert (answers["top"], answers["two"][0], answers["rows"], year) == ("sweet", "sweet", "sweet", 2021)
+            assert len({*answers["two"]}) == 2
+        spent, unread = budget.spent, Noting(notes)
+        if self.make(frame).preprocessing() is not None:  # otherwise nothing is cached
+            again = self.to_polars(release_by(query, self.make(frame, unread)))
+            assert_frame_equal(again, released, check_row_order=False)
+            assert budget.spent == spent
+            assert not notes.exists()
+        alone = grouped(dpp.protect("p")).agg(**asked).scaled_to(epsilon=1, delta=1e-6)
+        none = self.to_polars(release_by(alone, self.make(frame.filter(p=1))))
+        assert none.schema == released.schema
+        assert none.select(*asked).null_count().row(0) == (none.height,) * 4
+
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("keys", [None, GROUPS])
     def test_rows_are_cut_where_an_output_loses_some(self, keys, unit_of, notes):

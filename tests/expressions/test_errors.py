@@ -245,12 +245,12 @@ MISFITS = {
     "mode without candidates": (
         X.dp.mode(epsilon=1),
         pl.String,
-        "candidates must be given for a column of type String.\n\nHint: they may be left out only where the type",
+        "candidates must be given for a column of type String, as the type names none.\n\nHint: list them from public",
     ),
     "mode without candidates of an expression": (
         X.head(3).dp.mode(epsilon=1),
         pl.Int16,
-        "candidates must be given for a column of type Int16.",
+        "candidates must be given for a column of type Int16, as the type names none.",
     ),
     "mode of lists": (X.dp.mode(["a"], epsilon=1), pl.List(pl.String), "of a column of type List(String)."),
     "mode of nulls": (X.dp.mode(["a"], epsilon=1), pl.Null, "of a column of type Null."),

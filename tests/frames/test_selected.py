@@ -73,7 +73,7 @@ def test_groups_that_many_have_are_answered(engine, by):
     assert query.found is not None
     first = next(iter(query.found))
     assert first.name == "max_groups of the groups"
-    assert query._request.selection.query.keys_per_person == first.value
+    assert query._request.selections[0].ask.query.keys_per_person == first.value
 
 
 def test_a_list_of_names_and_a_file_and_a_frame_that_comes_later(tmp_path):
@@ -93,7 +93,7 @@ def test_a_list_of_names_and_a_file_and_a_frame_that_comes_later(tmp_path):
 def test_without_a_privacy_unit_rows_are_people():
     query = visits().dp.protect(None).group_by("ward").agg(n=dpp.len()).scaled_to(**GUARANTEE)
     assert isinstance(query._planned, SelectingRequest)
-    assert query._planned.limit is None
+    assert query._planned.selections[0].limit is None
     assert query.release()["ward"].to_list() == ["A", "B", "C"]
     assert query.found is None
 
@@ -101,7 +101,7 @@ def test_without_a_privacy_unit_rows_are_people():
 def test_limits_that_are_given_hold_for_the_selection():
     def planned(**limits):
         query = visits().dp.protect("p", **limits).group_by("ward").agg(n=dpp.n_people())
-        return query._planned.limit, query._planned.selection.query.keys_per_person
+        return query._planned.selections[0].limit, query._planned.selections[0].ask.query.keys_per_person
 
     assert planned(max_groups=2) == (None, 2)
     assert planned(max_rows=3) == (None, 3)
@@ -182,7 +182,7 @@ def test_all_stages_cost_the_guarantee_together(numbers, relation):
     query = report(visits().dp.protect("p", neighboring_relation=relation)).scaled_to(**numbers)
     request = query._planned
     charged = request.claims
-    assert sum(claim.delta for claim in charged) == request.selection.query.claim.delta > 0
+    assert sum(claim.delta for claim in charged) == request.selections[0].ask.query.claim.delta > 0
     if query.loss.unit == "epsilon":
         assert sum(claim.cost("epsilon") for claim in charged) == numbers["epsilon"]
     budget = dpp.Budget(epsilon=numbers["epsilon"], delta=numbers["delta"])
@@ -248,7 +248,7 @@ def test_charged_are_the_worst_claims():
     query = report(visits().dp.protect("p")).scaled_to(**GUARANTEE)
     request = query._planned
     for (_, claim), ask in zip(request.charged, request.every, strict=True):
-        of_limit = isinstance(ask.query, LimitChoice) and ask is not request.limit
+        of_limit = isinstance(ask.query, LimitChoice) and ask is not request.selections[0].limit
         assert claim == (ask.query.claim if of_limit else at_worst(ask.query.claim))
         assert claim.delta == ask.query.claim.delta
 
@@ -258,12 +258,12 @@ def test_charged_are_the_worst_claims():
 def test_a_selection_at_any_limit_keeps_its_loss_and_delta(most, relation):
     query = report(visits().dp.protect("p", neighboring_relation=relation)).scaled_to(**GUARANTEE)
     request = query._planned
-    at = request._selection_at(most).query
+    at = request.selections[0].at(most, relation).query
     expected = visits().dp.protect("p", max_groups=most, neighboring_relation=relation)
     loss, delta = at.claim.loss, at.claim.delta
     same = expected.keys("ward", **{loss.unit: loss.value}, delta=delta)._planned.asks[0].query
     assert replace_weight(at) == replace_weight(same)
-    assert (loss, delta) == (request.selection.query.claim.loss, request.selection.query.claim.delta)
+    assert (loss, delta) == (request.selections[0].ask.query.claim.loss, request.selections[0].ask.query.claim.delta)
 
 
 def replace_weight(statistic):
@@ -302,7 +302,7 @@ def test_explain_shows_all_stages_and_later_what_was_found():
     (of_groups,) = planned.filter(pl.col("output") == "the groups").to_dicts()
     assert "Shown with 95 % from" in of_groups["note"]
     assert "The limit is found first" in of_groups["note"]
-    assert of_groups["error_95"] == scaled._planned.selection.query.selection.people_for(0.95)
+    assert of_groups["error_95"] == scaled._planned.selections[0].ask.query.selection.people_for(0.95)
     people = planned.filter(pl.col("output") == "people").to_dicts()[0]
     assert "Groups are selected first; error_95 is for 10 of them." in people["note"]
     assert people["groups"] is None
@@ -345,7 +345,7 @@ def test_a_query_may_be_scaled_again():
     once = report(visits().dp.protect("p")).scaled_to(epsilon=1, delta=1e-6)
     twice = once.scaled_to(epsilon=2, delta=1e-6)
     assert twice.loss.value > once.loss.value
-    assert twice._planned.selection.query.claim.delta == once._planned.selection.query.claim.delta
+    assert twice._planned.selections[0].ask.query.claim.delta == once._planned.selections[0].ask.query.claim.delta
 
 
 def test_what_was_found_is_taken_by_later_queries():
@@ -436,7 +436,7 @@ def test_the_engine_counts_keys_of_people():
     engine = PolarsEngine.of(rows.lazy())
     stage = query._planned.stage(query._planned.bind(engine), engine)
     (histogram,) = engine.prepare_histograms(stage)()
-    beyond = query._planned.limit.query.beyond(histogram)
+    beyond = query._planned.selections[0].limit.query.beyond(histogram)
     assert beyond[:4].tolist() == [2, 1, 0, 0]
 
 

@@ -27,6 +27,7 @@ _publication = of("frames/test_publication.py")
 _cached = of("frames/test_cached.py")
 _staged = of("frames/test_staged.py")
 _selected = of("frames/test_selected.py")
+_candidates = of("frames/test_selected_candidates.py")
 _limit_rule = of("mechanisms/test_limit_rule.py")
 _found_grids = of("frames/test_found_grids.py")
 
@@ -93,15 +94,24 @@ MUTANTS = [
     _selected("at_worst", "1 if claim.loss.unit == 'epsilon' else _MOST_CELLS * claim._draws", "_MOST_CELLS * claim._draws",
         "a loss in epsilon is charged in rho as if it were spread over many groups",
         "::test_whatever_is_selected_costs_no_more_than_is_charged"),
-    _selected("SelectingRequest._selection_at", "most * both", "most",
+    _selected("Selection.at", "most * both", "most",
         "a replaced person is taken to move no more groups than one who comes",
         "::test_a_selection_at_any_limit_keeps_its_loss_and_delta"),
-    of("proofs/test_selected.py")("SelectingRequest._selection_at", "Contributions(most * both, 1)", "Contributions(1, 1)",
+    of("proofs/test_selected.py")("Selection.at", "Contributions(most * both, 1)", "Contributions(1, 1)",
         "the selection has the rate of one group, whatever limit was found", "::test_all_stages_keep_epsilon_and_delta"),
-    _selected("SelectingRequest.settled", "self._selection_at(int(most))", "self.selection",
+    _selected("SelectingRequest.settled", "selection.at(int(most), self.protection.neighboring_relation)", "selection.ask",
         "the limit that was found has no effect on the selection", "::test_groups_that_many_have_are_answered"),
     _selected("SelectingRequest._for_groups", "replace(self, asks=tuple(self._shared([self._bounded(ask) for ask in self.asks])))", "self",
         "answers have the noise of ten groups, whatever is selected", "::test_answers_have_the_noise_of_the_selected_groups"),
+    _candidates("StagedRequest._possible_claims", "asks.append(replace(ask, query=query.at_most(1)))", "pass",
+        "fewer draws than planned are charged as those of all", "::test_however_many_are_selected_no_more_is_charged"),
+    _candidates("SelectingRequest._charged_as", "is_before or self.selects_groups", "self.selects_groups",
+        "the selection of candidates is charged as if one limit was found", "::test_selections_are_charged_at_their_worst"),
+    _candidates("_release/selected:_of_column", "''.join([*unit, '_'])", "'_'",
+        "values are counted in the place of the people who have them",
+        "::test_a_column_may_be_called_as_those_that_tell_people_apart"),
+    _candidates("SelectingRequest._among", "query.among(values) if len(values) else NoCandidate(query, query.claim)", "query.among(values)",
+        "a choice among no candidate is drawn", "::test_where_no_value_is_selected_answers_are_null"),
     _selected("keys_of_each", "person_keys.drop_nulls(list(columns))", "person_keys",
         "a null counts as a group of its person", "::test_the_engine_counts_keys_of_people"),
     # --- What is guaranteed to a person
