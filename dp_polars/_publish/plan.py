@@ -29,7 +29,6 @@ from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.schema import MORE, TOP, Statistic
 from dp_polars._release.request import Request
-from dp_polars._release.selected import SelectingRequest
 from dp_polars._release.staged import StagedRequest
 from dp_polars.analysis import rows_dropped, synthetic
 
@@ -409,7 +408,7 @@ def at_known_limits(query: PrivateQuery) -> PrivateQuery:
         return query
     limits = {name: most for of_output in request.limits.values() for name, most in of_output.items()}
     pipeline = replace(request.pipeline, protection=request.protection.with_limits(**limits))
-    keys = None if isinstance(request, SelectingRequest) else request.keys  # until groups are selected, there is none
+    keys = request.keys if request.groups_are_known else None  # until groups are selected, there is none
     return PrivateQuery(Request(pipeline, keys, request.asks), query._source, None)
 
 

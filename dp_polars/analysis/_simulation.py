@@ -31,7 +31,7 @@ from dp_polars._release.staged import StagedRequest, refuse_unknown_limits
 from dp_polars._sources.marks import all_places
 from dp_polars._sources.views import sources_read
 from dp_polars._statistics.averages import Average
-from dp_polars._statistics.categories import Choice, Quantile
+from dp_polars._statistics.categories import Choice, NoCandidate, Quantile
 from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._statistics.measures import Total, ValueCounts, totals_of
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, ListQuery, Query
@@ -175,6 +175,12 @@ def counted(
             msg = (
                 "query must select a group on these rows, got none: no group has enough people.\n\n"
                 'Hint: give more rows, or list the groups, as in group_by({"ward": ["A", "B"]}).'
+            )
+            raise ValueError(msg)
+        if names := [ask.name for ask in request.asks if isinstance(ask.query, NoCandidate)]:
+            msg = (
+                f"query must select a candidate of {', '.join(names)} on these rows, got none: no value has enough "
+                'people.\n\nHint: give more rows, or list the candidates, as in mode(["a", "b"]).'
             )
             raise ValueError(msg)
     if each_alone:

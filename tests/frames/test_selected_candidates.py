@@ -256,7 +256,7 @@ def test_the_selection_counts_people_over_all_groups():
     limit = request.stage(work, engine)
     (histogram,) = engine.prepare_histograms(limit)()
     assert request.selections[0].limit.query.beyond(histogram)[:4].tolist() == [3, 1, 0, 0]
-    after, then = request.settled(pl.DataFrame({"0": [1], "1": [0]}), work)
+    after, then = request.settled(pl.DataFrame({"0": [1], "1": [0], "2": [0]}), work)
     keys, people = engine.prepare_people_by_key(after.stage(then, engine))()
     assert sorted(zip(keys.to_series().to_list(), people.tolist(), strict=True)) == [("u", 2), ("v", 1), ("w", 1)]
 
@@ -326,6 +326,12 @@ def test_later_queries_take_what_was_found_but_no_limit_of_candidates():
     assert dpp.analysis.simulate(query, visits(), allow_private=True).height > 0
 
 
+def test_simulate_selects_candidates_on_public_rows():
+    simulated = dpp.analysis.simulate(best(private()).scaled_to(**SURE), visits())
+    assert {*simulated["output"]} == {"top", "two"}
+    assert (simulated["expected_error"] < 9).all()
+
+
 def private():
     return visits().dp.protect("p")
 
@@ -345,9 +351,9 @@ def private():
         "must list its candidates",
     ),
     (
-        lambda: dpp.analysis.simulate(best(private()).scaled_to(**GUARANTEE), visits()),
+        lambda: dpp.analysis.simulate(best(private()).scaled_to(**GUARANTEE), visits().head(1)),
         ValueError,
-        "^query must have all limits",
+        "^query must select a candidate of top, two on these rows",
     ),
 )  # fmt: skip
 def test_what_is_refused_is_free(call, error, words):
