@@ -22,7 +22,7 @@ from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
 from dp_polars._frames.claim_files import CLAIM_KEY
-from dp_polars._mechanisms.graphical_models import Measured, Model, cells_of, fit
+from dp_polars._mechanisms.graphical_models import Measured, Model, cells_of, fit, is_installed
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.public_keys import product
@@ -41,8 +41,6 @@ UNBIASED = "unbiased"  # the column in a file of what the numbers were that inte
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 _CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
 _LARGEST_MODEL = 2**21  # how many numbers a model may hold
-# What squared potentials cost where tables shall not be negative: this over the mean count of a cell; and at most.
-_RIDGE, _MOST_RIDGE = 1.5, 0.1
 _SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
 # How many intervals can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
@@ -225,10 +223,10 @@ class Cube(Unchanging):
     def nonnegative(self) -> Cube:
         """Return a cube near to this one in which no number of a table is negative: its answers still agree.
 
-        Its tables are those of one distribution, the one that potentials of the tables make most likely: a fit in least
-        squares, weighted by the noise, in which large potentials cost something. Few people in many cells are then far
-        less off than in this cube. If the distribution would have more than 2²¹ numbers, or is further off than the
-        noise explains, the tables are the nearest ones without negative numbers.
+        With the extra `dp-polars[synthetic]` its tables are those of one distribution: of all those nearest to the
+        tables of this cube, weighted by the noise, the one of the largest entropy. Few people in many cells are then
+        far less off than in this cube. Without the extra, or if the distribution would have more than 2²¹ numbers, or
+        is further off than the noise explains, the tables are the nearest ones without negative numbers.
 
         Its numbers are *biased*: small ones are too large on average. The intervals stay those of this cube, clipped at
         0 (the number without noise is not below 0): so each holds as often as before, and a number need not lie in the
@@ -259,10 +257,8 @@ class Cube(Unchanging):
             raise TypeError(msg)
         plan, found = self._plan, None
         measured = self._measured
-        if cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
-            people = max(1.0, sum(float(one.counts.sum()) for one in measured))
-            cells = sum(len(one.counts) for one in measured)
-            model = fit(plan.sizes, measured, ridge=min(_RIDGE * cells / people, _MOST_RIDGE))
+        if is_installed() and cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
+            model = fit(plan.sizes, measured)
             off = sum(
                 float(np.square(model.table(one.axes) - one.counts).sum()) / one.noise.variance for one in measured
             )
@@ -279,8 +275,8 @@ class Cube(Unchanging):
         """Return n synthetic rows that agree with the tables of this cube, but for chance and negative numbers.
 
         They are drawn from the distribution of the largest entropy with these tables, as those of
-        `PrivateFrame.synthetic`. Each call draws others. A TypeError for a cube without tables; a ValueError if the
-        model of all tables would be larger than 2²¹ numbers.
+        `PrivateFrame.synthetic`. Each call draws others. It needs the extra `dp-polars[synthetic]`. A TypeError for a
+        cube without tables; a ValueError if the model of all tables would be larger than 2²¹ numbers.
         """
         if self._is_drawn:
             msg = (

@@ -33,7 +33,7 @@ from dp_polars._frames.cube_query import (
 )
 from dp_polars._frames.synthetic import Synthetic, frame_of, synthetic_of, with_values
 from dp_polars._mechanisms.adaptive_tables import AdaptivePlan, weights_of
-from dp_polars._mechanisms.graphical_models import MOST_DIMENSIONS, cells_of
+from dp_polars._mechanisms.graphical_models import MOST_DIMENSIONS, cells_of, imported
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound_at
 from dp_polars._mechanisms.residuals import Axes, Noise, below, shares_of_loss
@@ -185,6 +185,7 @@ class SyntheticRequest(CubeRequest):
         return super().with_asks(asks, taken)
 
     def bind(self, engine: Engine[Released]) -> Work:
+        imported()
         self.check_scale()
         names = self.names
         binned = {name: ends for name, ends in zip(names, self.ends, strict=True) if ends is not None}
@@ -276,7 +277,8 @@ class SyntheticRows:
     ) -> SyntheticQuery:
         r"""Request synthetic rows: a model of noisy tables, from which rows are drawn for free.
 
-        Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once, before a row is read.
+        Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once, before a row is read. It
+        needs the extra `dp-polars[synthetic]`.
 
         Proof: :doc:`/proofs/synthetic`.
 
@@ -313,6 +315,8 @@ class SyntheticRows:
         TypeError, ValueError
             If an argument is not as described, or a table, or with method="fixed" the model, is larger than
             `max_model_size`.
+        ModuleNotFoundError
+            If the extra is not installed.
 
         Examples
         --------

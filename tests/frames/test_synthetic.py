@@ -3,6 +3,8 @@
 import datetime as dt
 import math
 import pickle
+import sys
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -10,12 +12,20 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._frames import synthetic_query
 from dp_polars._mechanisms import adaptive_tables
-from tests.helpers.needs import IS_OLD
+from tests.helpers.needs import IS_OLD, need
 from tests.privacy.test_synthetic import Anything
 
 SURE = {"rho": 10**6}
 DIMENSIONS = {"age": dpp.grid(0, 100, step=20), "sex": ["f", "m"], "sick": [True, False]}
+
+
+@pytest.fixture
+def mbi():
+    with warnings.catch_warnings():  # of JAX's settings
+        warnings.simplefilter("ignore")
+        return need("mbi")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +39,7 @@ def people():
     return pl.DataFrame({"p": range(many), "age": age, "sex": sex, "sick": sick, "cost": cost})
 
 
-def test_rows_have_the_types_and_the_tables_of_the_private_ones(people):
+def test_rows_have_the_types_and_the_tables_of_the_private_ones(mbi, people):
     query = people.dp.protect("p", max_groups=1).synthetic(DIMENSIONS, workload=[("age", "sick"), ("sex",)], **SURE)
     with pytest.warns(dpp.LargeLossWarning):
         made = query.scaled_to(rho=10**5).release()
@@ -53,7 +63,7 @@ def test_rows_have_the_types_and_the_tables_of_the_private_ones(people):
     assert ["age", "sick"] in made.measured
 
 
-def test_values_beyond_a_grid_are_in_the_outer_bins_and_no_value_is_in_none():
+def test_values_beyond_a_grid_are_in_the_outer_bins_and_no_value_is_in_none(mbi):
     rows = pl.DataFrame({"x": [-5.0, 0.0, 0.99, 1.0, 2.0, 99.0, math.inf, -math.inf, math.nan, None]})
     dated = rows.with_columns(day=pl.date_range(pl.date(2025, 1, 1), pl.date(2025, 1, 10)))
     grids = {"x": [0.0, 1.0, 2.0], "day": dpp.grid(dt.date(2025, 1, 1), dt.date(2025, 1, 11), step="5d")}
@@ -73,7 +83,7 @@ def test_values_beyond_a_grid_are_in_the_outer_bins_and_no_value_is_in_none():
     assert drawn["day"].n_unique() == 11
 
 
-def test_bins_of_integers_hold_whole_numbers():
+def test_bins_of_integers_hold_whole_numbers(mbi):
     frame = pl.DataFrame({"n": np.arange(3000) % 7}, schema={"n": pl.UInt8})
     made = frame.dp.protect(None).synthetic({"n": [0.0, 1.5, 6.5, 7.0]}, rho=15).release()
     assert made.dimensions["n"].to_list() == [0, 2, 7]
@@ -85,7 +95,7 @@ def test_bins_of_integers_hold_whole_numbers():
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
-def test_a_release_is_charged_once_in_all_and_before_a_row_is_read(people, unit):
+def test_a_release_is_charged_once_in_all_and_before_a_row_is_read(mbi, people, unit):
     budget = dpp.Budget(**{unit: 2})
     query = people.dp.protect("p", max_groups=1, budget=budget).synthetic(DIMENSIONS, **{unit: Fraction(3, 2)})
     assert query.loss.value == Fraction(3, 2)
@@ -126,7 +136,7 @@ def test_a_guarantee_and_a_loss_that_is_said_later(people):
     assert "Answers decide" in explained["note"][3]
 
 
-def test_who_may_be_in_several_cells_counts_by_rows_under_limits():
+def test_who_may_be_in_several_cells_counts_by_rows_under_limits(mbi):
     rows = pl.DataFrame({"p": [0] * 50 + [*range(1, 100)], "a": [0] * 50 + [1] * 99})
     with pytest.raises(ValueError, match="the rows of one person must be bounded"):
         rows.dp.protect("p").synthetic({"a": [0, 1]}, rho=1)
@@ -142,7 +152,7 @@ def test_who_may_be_in_several_cells_counts_by_rows_under_limits():
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
-def test_fixed_tables_are_those_of_a_cube(people, unit):
+def test_fixed_tables_are_those_of_a_cube(mbi, people, unit):
     tables = [("age", "sick"), ("sex", "sick")]
     private = people.dp.protect("p", max_groups=1)
     query = private.synthetic(DIMENSIONS, workload=tables, method="fixed", **{unit: 1})
@@ -159,6 +169,7 @@ def test_fixed_tables_are_those_of_a_cube(people, unit):
 def test_intervals_of_measured_tables_hold(monkeypatch):
     monkeypatch.setattr(adaptive_tables, "fit", Anything)
     monkeypatch.setattr(adaptive_tables, "cells_of", lambda sizes, tables: 0)
+    monkeypatch.setattr(synthetic_query, "imported", lambda: None)
     frame = pl.DataFrame({"a": [0, 1, 1] * 40, "b": [0, 1, 2, 2] * 30})
     query = frame.dp.protect(None).synthetic({"a": [0, 1], "b": [0, 1, 2]}, epsilon=1)
     held, several = {("a",): [], ("b",): [], ("a", "b"): []}, 0
@@ -183,7 +194,7 @@ def _unmeasured(made):
     return dpp.Synthetic(made._dimensions, made._measured[:2], made._claim)
 
 
-def test_what_is_refused_before_a_charge(people):
+def test_what_is_refused_before_a_charge(mbi, people, monkeypatch):
     private = people.dp.protect("p", max_groups=1)
     with pytest.raises(ValueError, match="at most max_model_size cells, 9, got 10"):
         private.synthetic(DIMENSIONS, rho=1, max_model_size=9)
@@ -209,9 +220,14 @@ def test_what_is_refused_before_a_charge(people):
     for wrong in ("height", ["age", "age"], [], 3):
         with pytest.raises(ValueError, match="by must name dimensions, each once"):
             made.counts(by=wrong)
+    monkeypatch.setitem(sys.modules, "mbi", None)
+    budget = dpp.Budget(rho=1)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dp-polars\[synthetic\]'"):
+        people.dp.protect("p", max_groups=1, budget=budget).synthetic(DIMENSIONS, rho=1).release()
+    assert budget.remaining == 1
 
 
-def test_no_table_makes_the_model_larger_than_it_may_be():
+def test_no_table_makes_the_model_larger_than_it_may_be(mbi):
     rng = np.random.default_rng(3)
     base = rng.integers(0, 6, 3000)
     frame = pl.DataFrame({name: (base + rng.integers(0, 2, 3000)) % 6 for name in "abcd"})
@@ -221,7 +237,7 @@ def test_no_table_makes_the_model_larger_than_it_may_be():
     assert 1 <= len(pairs) <= 2  # of 36 numbers each; three in a chain would have 108
 
 
-def test_it_is_released_without_rows_in_a_pickle(people):
+def test_it_is_released_without_rows_in_a_pickle(mbi, people):
     query = dpp.protect("p", max_groups=1).synthetic({"sex": ["f", "m"], "sick": [True, False]}, rho=1)
     made = pickle.loads(pickle.dumps(query)).release(people)
     again = pickle.loads(pickle.dumps(made))
@@ -238,7 +254,7 @@ def test_what_has_no_place_for_rows_says_so():
     assert "choices of tables" in query.statement().to_markdown()
 
 
-def test_what_was_written_is_read(people, tmp_path):
+def test_what_was_written_is_read(mbi, people, tmp_path):
     made = people.dp.protect("p", max_groups=1).synthetic(DIMENSIONS, rho=1, method="fixed").release()
     made.write(tmp_path / "made.parquet")
     again = dpp.Synthetic.read(tmp_path / "made.parquet")
@@ -251,7 +267,7 @@ def test_what_was_written_is_read(people, tmp_path):
         dpp.Synthetic.read(tmp_path / "other.parquet")
 
 
-def test_a_publication_takes_synthetic_rows(people, tmp_path):
+def test_a_publication_takes_synthetic_rows(mbi, people, tmp_path):
     budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
     private = people.dp.protect("p", max_groups=1, budget=budget)
     asked = dpp.publication(
@@ -269,7 +285,7 @@ def test_a_publication_takes_synthetic_rows(people, tmp_path):
     assert "rows: choices: choices of tables" in budget.log()["what"]
 
 
-def test_an_answer_is_cached(people, tmp_path):
+def test_an_answer_is_cached(mbi, people, tmp_path):
     budget = dpp.Budget(rho=9, path=tmp_path / "ledger.db")
     private = people.dp.protect("p", max_groups=1, budget=budget, dataset="people")
     one, other = (private.synthetic({"age": DIMENSIONS["age"]}, rho=1).release() for _ in range(2))
@@ -279,7 +295,7 @@ def test_an_answer_is_cached(people, tmp_path):
     assert budget.spent == 2
 
 
-def test_rows_of_a_cube_agree_with_its_tables(people):
+def test_rows_of_a_cube_agree_with_its_tables(mbi, people):
     dimensions = {"sex": ["f", "m"], "sick": [True, False]}
     private = people.dp.protect("p", max_groups=1)
     cube = private.cube(dimensions, tables=[("sex", "sick"), ("sex",), ()], rho=5).release()

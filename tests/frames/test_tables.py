@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import sys
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +14,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._frames import cube as released_cubes
 from dp_polars._frames import cube_query as cubes
+from dp_polars._mechanisms import graphical_models
 from dp_polars.analysis import simulate
 from tests.frames.test_cube import (
     assert_read_as_it_was_written,
@@ -19,6 +22,7 @@ from tests.frames.test_cube import (
     counted,
     listed_of,
 )
+from tests.helpers.needs import need
 from tests.helpers.refusals import refusals
 
 DIMENSIONS = {"hospital": ["A", "B", "C"], "year": range(2020, 2025), "flu": [True, False], "age": range(4)}
@@ -265,15 +269,26 @@ def sparse(visits):
     return rows.dp.protect(None).cube(dimensions, tables=tables, rho=0.05).release()
 
 
-@pytest.mark.parametrize("most", [None, 0], ids=["a distribution", "the nearest tables"])
-def test_no_number_is_negative_and_answers_agree(sparse, most, monkeypatch):
-    if most is not None:
-        monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", most)
+@pytest.fixture
+def mbi():
+    with warnings.catch_warnings():  # of JAX's settings
+        warnings.simplefilter("ignore")
+        return need("mbi")
+
+
+@pytest.mark.parametrize("way", ["a distribution", "it would be too large", "the extra is not there"])
+def test_no_number_is_negative_and_answers_agree(sparse, way, monkeypatch, request):
+    if way == "the extra is not there":
+        monkeypatch.setitem(sys.modules, "mbi", None)
+    else:
+        request.getfixturevalue("mbi")
+    if way == "it would be too large":
+        monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
     assert sparse.to_frame()["count"].min() < -3
     found = sparse.nonnegative()
     assert found.to_frame()["count"].min() >= 0
     assert found.counts(by=["hospital", "year"])["count"].sum() == found.counts(by="day")["count"].sum()
-    if most is None:
+    if way == "a distribution":
         assert abs(sparse.count().value - found.count().value) < 0.1
     else:  # far nearer to the fit than counts that are cut at 0
         clipped = sparse.counts(by=["hospital", "year", "day"])["count"].clip(0).sum()
@@ -296,7 +311,7 @@ def related(people):
 
 
 @pytest.mark.parametrize(("people", "part"), [(1000, 0.75), (30_000, 1.01)])
-def test_of_few_people_numbers_are_less_off_without_negative_ones(people, part, monkeypatch):
+def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, part, monkeypatch):
     rows, pairs = related(people), list(itertools.combinations("abcdef", 2))
     cube = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02).release()
 
@@ -313,10 +328,9 @@ def test_of_few_people_numbers_are_less_off_without_negative_ones(people, part, 
     assert found < (1 + part) / 2 * off(cube.nonnegative())
 
 
-def test_what_the_noise_does_not_explain_is_no_distribution(sparse, monkeypatch):
+def test_what_the_noise_does_not_explain_is_no_distribution(mbi, sparse, monkeypatch):
     nearest = sparse.nonnegative()
-    monkeypatch.setattr(released_cubes, "_RIDGE", 1e9)
-    monkeypatch.setattr(released_cubes, "_MOST_RIDGE", 1e6)  # a fit that is far off
+    monkeypatch.setattr(graphical_models, "_STEPS", 0)  # a fit that is far off
     flat = sparse.nonnegative()
     monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
     assert flat.to_frame().equals(sparse.nonnegative().to_frame())

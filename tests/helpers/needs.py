@@ -26,6 +26,7 @@ PACKAGES = {
     "POSTGRES": ["psycopg"],  # and a server
     "SPARK": ["pyspark"],  # and Java
     "SQL": ["ibis"],
+    "SYNTHETIC": ["mbi"],
     "TYPES": ["mypy", "pyright"],
 }
 NAMES = {package: name for name, packages in PACKAGES.items() for package in packages}

@@ -36,7 +36,7 @@ PEOPLE = [{"max_groups": 1}, {"max_rows": 1}, {"max_rows": 2}, {"max_groups": 2,
 class Anything:
     """A model that is any function of the noisy tables, and far off where it can be."""
 
-    def __init__(self, sizes, measured, warm_start=None):
+    def __init__(self, sizes, measured, warm_start=None, places=()):
         seen = [(one.axes, one.noise.rate, one.counts.tolist()) for one in measured]
         self.random, self.sizes, self.total = random.Random(repr(seen)), sizes, 5.0
         self.tables = {}
@@ -52,6 +52,7 @@ class Anything:
 def any_model(monkeypatch):
     monkeypatch.setattr(adaptive_tables, "fit", Anything)
     monkeypatch.setattr(adaptive_tables, "cells_of", lambda sizes, tables: 0)
+    monkeypatch.setattr(synthetic_query, "imported", lambda: None)
 
 
 def work_of(query):

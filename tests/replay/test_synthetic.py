@@ -80,6 +80,8 @@ def released(frame, private, how, salt):
     with pytest.MonkeyPatch.context() as patch, Doors(salt):
         patch.setattr(adaptive_tables, "fit", Anything)
         patch.setattr(adaptive_tables, "cells_of", lambda sizes, tables: 0)
+        patch.setattr(synthetic_query, "imported", lambda: None)
+        patch.setattr(synthetic_query, "cells_of", lambda sizes, tables: 0)
         recorder = Recorder(salt, patch)
 
         def ask():

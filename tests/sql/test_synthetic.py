@@ -2,16 +2,25 @@
 
 import datetime as dt
 import math
+import warnings
 
 import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.helpers.needs import need
 from tests.sql.tools import MARKS, need_ibis
 
 need_ibis()
 
 pytestmark = MARKS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mbi():
+    with warnings.catch_warnings():  # of JAX's settings
+        warnings.simplefilter("ignore")
+        return need("mbi")
 
 
 @pytest.fixture(scope="module")
