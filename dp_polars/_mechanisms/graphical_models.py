@@ -22,9 +22,9 @@ from dp_polars._mechanisms.residuals import Axes, Noise
 
 #: `numpy.einsum` has a letter for each dimension.
 MOST_DIMENSIONS = 50
-# Steps of a fit, at most; it ends where 50 more make the loss smaller by less than this part of it. Twice, if it starts
-# without a model that is near.
-_STEPS, _ENOUGH = 1000, 1e-5
+# Steps of a fit, at most. It ends where 50 more make the loss smaller by less than a part of it: more would fit the noise.
+# If the noise does not explain the loss, the fit goes on to a smaller part.
+_STEPS, _ENOUGH, _EXACT = 1000, 0.2, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +103,17 @@ def fit(
         ]
         total = mbi.estimation.minimum_variance_unbiased_total([one for one in tables if one.stddev < math.inf])
         loss = replace(mbi.marginal_loss.from_linear_measurements(tables, domain), cliques=tuple(sorted(weights)))
-        start = None if warm_start is None else warm_start.potentials
-        how = {"known_total": total, "iters": _STEPS, "tol": _ENOUGH, "warm_start": start}
-        how["patience"] = 2 if warm_start is None else 1
-        fitted = mbi.estimation.MirrorDescent().estimate(domain, loss, **how)
-        return Model(sizes, fitted, tuple(axes for axes, weight in sorted(weights.items()) if weight))
+        known = tuple(axes for axes, weight in sorted(weights.items()) if weight)
+
+        def estimated(enough: float, near: Model | None) -> Model:
+            start = None if near is None else near.potentials
+            how = {"known_total": total, "iters": _STEPS, "tol": enough, "patience": 1, "warm_start": start}
+            return Model(sizes, mbi.estimation.MirrorDescent().estimate(domain, loss, **how), known)
+
+        model = estimated(_ENOUGH, warm_start)
+        off = [weights[axes] * np.square(model.table(axes) - counts[axes] / weights[axes]).sum() for axes in known]
+        explained = sum(off) <= sum(len(counts[axes]) for axes in known)
+        return model if explained else estimated(_EXACT, model)
 
 
 def domain_of(sizes: Axes) -> Any:  # noqa: ANN401
