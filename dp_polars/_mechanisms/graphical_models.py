@@ -22,7 +22,7 @@ from dp_polars._mechanisms.residuals import Axes, Noise
 
 #: `numpy.einsum` has a letter for each dimension.
 MOST_DIMENSIONS = 50
-# Steps of a fit, at most. It ends where 50 more make the loss smaller by less than a part of it: more would fit the noise.
+# Steps of a fit, at most. It ends where 50 more lessen the loss by less than a part of it: more would fit the noise.
 # If the noise does not explain the loss, the fit goes on to a smaller part.
 _STEPS, _ENOUGH, _EXACT = 1000, 0.2, 1e-5
 
@@ -55,11 +55,9 @@ class Model:
 
     def table(self, axes: Axes) -> Floats:
         """Return how many rows the model has in each cell of a table, shape (cells,)."""
-        for of, cells in self._marginals:
-            if {*axes} <= {*of}:
-                return np.einsum(cells, list(of), list(axes)).ravel()
-        operands: list[Any] = [part for of, factor in self._factors for part in (factor, list(of))]
-        operands += [part for axis in axes for part in (np.ones(self.sizes[axis]), [axis])]
+        held = [(cells, list(of)) for of, cells in self._marginals if {*axes} <= {*of}]
+        factors = held[:1] or [*self._factors, *((np.ones(self.sizes[axis]), [axis]) for axis in axes)]
+        operands: list[Any] = [part for pair in factors for part in pair]
         table: Floats = np.einsum(*operands, list(axes), optimize="greedy").ravel()
         weight = float(table.sum())
         if not (math.isfinite(weight) and weight > 0):  # floats ended
@@ -71,9 +69,9 @@ class Model:
         return [(axes, np.asarray(one.values)) for axes, one in self.fitted.marginals.tables.items()]
 
     @cached_property
-    def _factors(self) -> list[tuple[Axes, Floats]]:
-        logs = [(axes, np.asarray(one.values)) for axes, one in self.potentials.tables.items()]
-        return [(axes, np.exp(log - log.max())) for axes, log in logs]
+    def _factors(self) -> list[tuple[Floats, list[int]]]:
+        logs = [(np.asarray(one.values), list(axes)) for axes, one in self.potentials.tables.items()]
+        return [(np.exp(log - log.max()), axes) for log, axes in logs]
 
     def rows(self, number: int) -> list[Ints]:
         """Return the codes of rows in each dimension: as many of each combination as the model has, but for chance."""
