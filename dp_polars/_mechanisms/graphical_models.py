@@ -103,8 +103,8 @@ def fit(
         loss = replace(mbi.marginal_loss.from_linear_measurements(tables, domain), cliques=tuple(sorted(weights)))
         known = tuple(axes for axes, weight in sorted(weights.items()) if weight)
 
-        def estimated(enough: float, near: Model | None) -> Model:
-            start = None if near is None else near.potentials
+        def estimated(enough: float, before: Model | None) -> Model:
+            start = None if before is None else before.potentials
             how = {"known_total": total, "iters": _STEPS, "tol": enough, "patience": 1, "warm_start": start}
             return Model(sizes, mbi.estimation.MirrorDescent().estimate(domain, loss, **how), known)
 
