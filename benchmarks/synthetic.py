@@ -1,9 +1,9 @@
 """How far synthetic rows are from the private ones: permute-and-flip against the exponential mechanism, and other ways.
 
-`python benchmarks/synthetic.py` needs the extra examples, and takes hours with its defaults; choose
+`python benchmarks/synthetic.py` needs the extras synthetic and examples, and takes hours with its defaults; choose
 `--tables`, `--losses`, `--ways` and `--runs`. Each line is JSON: the mean total variation of all pairs and triples of
 columns, the mean error of held-out statistics (which part of the rows is in random halves of three or four columns),
-and the seconds. "opendp" runs where `opendp[mbi]` is installed.
+and the seconds. "opendp" runs where `opendp[mbi]` is installed, which needs another mbi than this package.
 `--summary FILES` prints means of such lines with their 95 % intervals.
 """
 
