@@ -50,11 +50,12 @@ if TYPE_CHECKING:
     from dp_polars._accounting.guarantees import UnitTaken
 
 
-# In rho: 16 rounds for each dimension, of which one is its own measurement; a tenth of the loss chooses (McKenna et al.
-# 2022). In epsilon losses add up, so there are fewer, and each may have twice the loss of the one before.
+# In rho: 15 rounds for each dimension; a tenth of the loss chooses (McKenna et al. 2022). A quarter measures dimensions:
+# all rounds build on these, and a sixteenth, as there, makes pairs a sixth less exact at epsilon 1. In epsilon losses
+# add up, so there are fewer rounds, and each may have twice the loss of the one before.
 _ROUNDS: dict[Unit, int] = {"epsilon": 2, "rho": 15}
 _PACE: dict[Unit, int] = {"epsilon": 2, "rho": 4}
-_OF_DIMENSIONS: dict[Unit, Fraction] = {"epsilon": Fraction(1, 4), "rho": Fraction(1, 16)}
+_OF_DIMENSIONS: dict[Unit, Fraction] = {"epsilon": Fraction(1, 4), "rho": Fraction(1, 4)}
 _OF_CHOICES: dict[Unit, Fraction] = {"epsilon": Fraction(1, 5), "rho": Fraction(3, 32)}
 _MOST_BINS = 1000
 
