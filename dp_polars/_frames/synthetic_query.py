@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from dp_polars._accounting.guarantees import UnitTaken
 
 
-# In rho: 15 rounds for each dimension; a tenth of the loss chooses (McKenna et al. 2022). A quarter measures dimensions:
-# all rounds build on these, and a sixteenth, as there, makes pairs a sixth less exact at epsilon 1. In epsilon losses
+# In rho: 15 rounds for each dimension; a tenth of the loss chooses (McKenna et al. 2022). A quarter measures these:
+# all rounds build on them, and a sixteenth, as there, makes pairs a sixth less exact at epsilon 1. In epsilon losses
 # add up, so there are fewer rounds, and each may have twice the loss of the one before.
 _ROUNDS: dict[Unit, int] = {"epsilon": 2, "rho": 15}
 _PACE: dict[Unit, int] = {"epsilon": 2, "rho": 4}
