@@ -330,7 +330,7 @@ def check_parts(parts: Sequence[Parts]) -> None:
     """
     for part in parts:
         *_, number = part.cells  # the count is the last of them
-        if part.largest[-1] != 1:
+        if part.is_pair:
             (one, other), (largest, also) = part.cells, part.largest
             assert largest == also
             assert all(n >= 0 for n in (*one.values(), *other.values())), "a row takes from a sum of a pair"

@@ -25,6 +25,7 @@ import pytest
 
 from dp_polars._engines.polars.bounding import Stays
 from dp_polars._mechanisms.quantile_trees import levels_of
+from dp_polars._statistics.two_draws import Paired
 
 # 2026-01-01, in nanoseconds: all that is written down then is.
 _NOW = 1_767_225_600 * 10**9
@@ -112,7 +113,7 @@ class Call:
     output, number
         For which output it draws, and which of its draws it is.
     kind
-        "choice", "above", "rounds", "jointly", "list", "number", "keys", "row" or "limit".
+        "choice", "above", "rounds", "jointly", "list", "number", "keys", "row", "limit" or "lost".
     mechanism, rate, draws
         As it draws; `draws` at this rate each.
     alpha
@@ -149,6 +150,7 @@ class Parts:
     output: str
     cells: tuple[dict[tuple[int, int], int], ...]
     largest: tuple[int, ...]
+    is_pair: bool  # two sums, of distances from both clipping bounds
 
 
 @dataclass
@@ -234,7 +236,7 @@ class Doors(AbstractContextManager["Doors"]):
                     {cell: n << (max(bits) - bit) for cell, n in self._cells(histogram).items()}
                     for histogram, bit in zip(histograms, bits, strict=True)
                 ]
-                self.parts.append(Parts(output.name, tuple(cells), largest))
+                self.parts.append(Parts(output.name, tuple(cells), largest, isinstance(output.query, Paired)))
             try:
                 return drawn(output, histograms, known)
             finally:
@@ -403,7 +405,10 @@ class Doors(AbstractContextManager["Doors"]):
             beyond = {(0, place): n for place, n in enumerate(choice.beyond(histogram).tolist())}
             number = self._called("limit", choice.claim.mechanism, choice.claim.rate, (), beyond, size=len(beyond))
             place = self.word("limit", choice.what, choice.of, number) % min(4, len(choice.values))  # that may bind
-            return pl.Series([place]), pl.Series([self.word("beyond", choice.of) % 46 - 5])
+            (lost,) = choice.parts_lost(choice.beyond(histogram), place).tolist()
+            self._called("lost", "discrete_laplace", choice.noise().rate, (), {(0, 0): lost})
+            numbers = self.word("beyond", choice.of) % 46 - 5, self.word("lost", choice.of) % 9000 - 500
+            return tuple(pl.Series([one]) for one in (place, *numbers))
 
         return drawn
 
