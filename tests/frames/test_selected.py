@@ -441,15 +441,16 @@ def test_the_engine_counts_keys_of_people():
 
 
 @pytest.mark.parametrize("by", [("ward",), ("ward", "year")], ids=str)
-def test_answers_have_the_noise_of_the_selected_groups(by):
-    """Their claims are those of the same losses for public groups, as many, under the limits that were found."""
-    query = visits().dp.protect("p", max_rows_per_group=2).group_by(*by).agg(n=dpp.n_people(), top=top_kind())
+@pytest.mark.parametrize("given", [{"max_rows_per_group": 2}, {"max_groups": 9, "max_rows_per_group": 2}], ids=str)
+def test_answers_have_the_noise_of_the_selected_groups(by, given):
+    """Their claims are those of the same losses for as many public groups, under the same limits, found or given."""
+    query = visits().dp.protect("p", **given).group_by(*by).agg(n=dpp.n_people(), top=top_kind())
     query = query.scaled_to(**GUARANTEE)
     released = query.release()
     settled = query._request
     limits = dict(settled.limits)
     for ask in settled.asks:
-        private = visits().dp.protect("p", **{"max_rows_per_group": 2, **limits.get(ask.name, {})})
+        private = visits().dp.protect("p", **given, **limits.get(ask.name, {}))
         loss, of_output = ask.query.claim.loss, {"n": dpp.n_people, "top": top_kind}[ask.name]
         same = private.group_by(released.select(by)).agg(**{ask.name: of_output(**{loss.unit: loss.value})})
         (expected,) = same._planned.asks
