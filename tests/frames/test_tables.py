@@ -313,19 +313,21 @@ def related(people):
 @pytest.mark.parametrize(("people", "part"), [(1000, 0.75), (30_000, 1.01)])
 def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, part, monkeypatch):
     rows, pairs = related(people), list(itertools.combinations("abcdef", 2))
-    cube = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02).release()
+    query = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02)
+    # One ratio is 0.70 or 0.97 with a standard deviation of 0.035 or 0.011: eight are at least 4 of these from the bound.
+    cubes = [query.release() for _ in range(8)]
 
-    def off(one):
+    def off(several):
         apart = 0
-        for by in pairs:
+        for by, one in itertools.product(pairs, several):
             true = one.counts(by=by).join(rows.group_by(by).len(), on=by, how="left")["len"].fill_null(0)
             apart += (one.counts(by=by)["count"] - true).abs().sum()
         return apart
 
-    found = off(cube.nonnegative())
-    assert found < part * off(cube)
+    found = off([cube.nonnegative() for cube in cubes])
+    assert found < part * off(cubes)
     monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
-    assert found < (1 + part) / 2 * off(cube.nonnegative())
+    assert found < (1 + part) / 2 * off([cube.nonnegative() for cube in cubes])
 
 
 def test_what_the_noise_does_not_explain_is_no_distribution(mbi, sparse, monkeypatch):
