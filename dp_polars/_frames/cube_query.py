@@ -26,7 +26,7 @@ from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work, names_of_ends
 from dp_polars._release.pipeline import Pipeline
 from dp_polars._release.protection import Protection
-from dp_polars._release.public_keys import columns_of, product
+from dp_polars._release.public_keys import columns_of, product, way_without_values
 from dp_polars._release.release import release_all
 from dp_polars._release.request import Ask, Line, Request
 from dp_polars._sources.source import Opened, PrivateRows
@@ -421,8 +421,9 @@ class Cubes:
         one_of("counts", counts, ("people", "rows"))
         if not isinstance(dimensions, Mapping):
             msg = (
-                "cube: dimensions must be a dict, column -> its public values, got "
-                f'{given(dimensions)}.\n\nHint: cube({{"hospital": ["A", "B"], "year": range(2015, 2026)}}, epsilon=1).'
+                f"cube: dimensions must be a dict, column -> its public values, got {given(dimensions)}.\n\n"
+                'Hint: cube({"hospital": ["A", "B"], "year": range(2015, 2026)}, epsilon=1). '
+                f"{way_without_values(['hospital', 'year'])}"
             )
             raise TypeError(msg)
         columns = columns_of(dimensions, all_are_answered=tables is None)

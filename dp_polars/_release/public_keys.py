@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -51,6 +52,15 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
     for column in frame.get_columns():
         _values(column.name, column.unique())
     return frame
+
+
+def way_without_values(columns: Sequence[str]) -> str:
+    """Return a hint: the query for columns without known values."""
+    return (
+        f"Or group by {'the column' if len(columns) == 1 else 'the columns'}, which selects values that enough people "
+        f"have: private.group_by({', '.join(map(json.dumps, columns))}).agg(people=dp_polars.n_people())"
+        ".scaled_to(epsilon=1, delta=1e-6)."
+    )
 
 
 def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
@@ -120,5 +130,7 @@ def _values(name: object, values: Values) -> pl.Series:
     if series is None or series.dtype.is_float():
         found = "None" if series is None else str(series.dtype)
         msg = f"keys of column {name!r} must be text, integers, booleans, decimals or times, got {found}."
+        if series is None:
+            msg += f"\n\nHint: list them from public knowledge. {way_without_values([name])}"
         raise TypeError(msg)
     return series.alias(name)

@@ -397,6 +397,18 @@ FEW = {"year": [2020]}
 SEVERAL_CELLS = r'counts="people" must be used if a person is in one cell[\s\S]*Hint: protect\(…, max_groups=1\)'
 
 
+@pytest.mark.parametrize("dimensions", [["hospital", "year"], {"hospital": ["A"], "year": None}])
+def test_a_cube_without_values_names_a_query_that_selects_them(dimensions):
+    rows = pl.DataFrame({"patient": range(2000), "hospital": "A", "year": 2020})
+    private = rows.dp.protect("patient", max_groups=1)
+    with pytest.raises(TypeError) as refused:
+        private.cube(dimensions, epsilon=1)
+    code = str(refused.value).partition("people have: ")[2].removesuffix(".")
+    names = [name for name in ("hospital", "year") if f'"{name}"' in code]
+    released = eval(code, {"private": private, "dp_polars": dpp}).release()
+    assert released.select(names).rows() == [tuple({"hospital": "A", "year": 2020}[name] for name in names)]
+
+
 @refusals(
     (lambda f: f(1).cube(["year"], epsilon=1), TypeError, "dimensions must be a dict"),
     (lambda f: f(1).cube({}, epsilon=1), ValueError, "at least one column"),
