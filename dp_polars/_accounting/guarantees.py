@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from dp_polars._accounting import costs, gaussians
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, argument
-from dp_polars._base.numbers import as_fraction, float_up, rounded_down, show
+from dp_polars._base.numbers import error_up, float_up, rounded_down
 
 Ends: TypeAlias = "tuple[datetime, datetime] | None"
 
@@ -236,10 +236,6 @@ def _is_within(loss: Fraction | None, left: Fraction | None) -> bool:
     return loss is not None and left is not None and loss <= left
 
 
-# From this size on, errors are shown as whole numbers.
-_WHOLE = 100
-
-
 class UnitTaken(NamedTuple):
     """The unit that was chosen for a guarantee."""
 
@@ -257,5 +253,4 @@ class UnitTaken(NamedTuple):
         error = self.errors[output]
         if error is None:
             return None
-        shown = f"{math.ceil(error):,}" if error >= _WHOLE else show(as_fraction("error_95", error), 3, up=True)
-        return f"In {self.other} {'1,000 rows: ±' if needs_rows else 'error_95 would be '}{shown}."
+        return f"In {self.other} {'1,000 rows: ±' if needs_rows else 'error_95 would be '}{error_up(error)}."

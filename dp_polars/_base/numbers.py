@@ -169,6 +169,11 @@ def cost_up(value: Fraction) -> str:
     return short.rstrip("0").rstrip(".") if "." in short else short
 
 
+def error_up(value: float) -> str:
+    """Return an error as a short text, rounded up: three digits, and from 100 on a whole number."""
+    return f"{math.ceil(value):,}" if 100 <= value < 1e15 else show(as_fraction("error", value), 3, up=True)
+
+
 def rounded_down(value: Fraction, digits: int) -> Fraction:
     """Return the nearest decimal below of this number of significant digits."""
     return Fraction(decimal_of(value, digits))

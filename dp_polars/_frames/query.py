@@ -172,13 +172,13 @@ def _kept(
             "\n\nHint: a larger guarantee, or fewer outputs with a loss of their own."
         )
         raise ValueError(msg)
-    errors = {
-        unit: tuple(_error(ask, types) for ask, (_, types) in zip(asks, outputs, strict=True))
-        for unit, asks in found.items()
-    }
+    errors: dict[Unit, tuple[float | None, ...]] = dict.fromkeys(_OTHER, (None,) * len(outputs))
+    for unit, asks in found.items():
+        errors[unit] = tuple(_error(ask, types) for ask, (_, types) in zip(asks, outputs, strict=True))
     unit, why = _chosen(outputs, requests, found, errors, refused, budget)
     words = f"For {goal.text} {goal.of}, the unit is {unit}{why}."
-    return found[unit], UnitTaken(guaranteed, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
+    there = [None if _finds(ask) else error for ask, error in zip(found[unit], errors[_OTHER[unit]], strict=True)]
+    return found[unit], UnitTaken(guaranteed, words, _OTHER[unit], tuple(there))
 
 
 # A guess of the rho, whose shift then says by how much it is off, and the next ones, which nearly always are right.
@@ -256,6 +256,11 @@ def _claims_of(requests: Requests, asks: Sequence[Ask[Any]]) -> list[Claim]:
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
     with ask.named():
         return ask.with_claim(ask.query.claim._at_cost(loss))
+
+
+def _finds(ask: Ask[Any]) -> bool:
+    """Return whether the output's bounds are found first: until then, its error only compares the units."""
+    return isinstance(ask.query, HistogramQuery) and bool(ask.query.finds)
 
 
 def _error(ask: Ask[Any], types: Columns) -> float | None:

@@ -22,7 +22,7 @@ from polars import selectors as cs
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
 from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
-from dp_polars._base.numbers import as_fraction, cost_up, flag, given, loss_up, plural, positive_int, show
+from dp_polars._base.numbers import as_fraction, cost_up, error_up, flag, given, loss_up, plural, positive_int
 from dp_polars._release.contract import (
     Engine,
     HistogramSpec,
@@ -743,7 +743,7 @@ def under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> Hist
 
 
 def rounded_up(error: float | None) -> str:
-    return "?" if error is None else show(as_fraction("error", error), 3, up=True)
+    return "?" if error is None else error_up(error)
 
 
 def _typed(column: pl.Expr, schema: pl.Schema, what: str) -> tuple[pl.Expr, pl.DataType]:
@@ -901,7 +901,7 @@ def _cell(row: dict[str, Any], name: str) -> str:
         known = value is not None and value < float("inf")
         unit = row["error_unit"] or ""
         within = "in " if unit.startswith("the ") else ""
-        return f"±{show(as_fraction(name, value), 3, up=True)} {within}{unit}".rstrip() if known else "see below"
+        return f"±{error_up(value)} {within}{unit}".rstrip() if known else "see below"
     if name in ("epsilon", "rho"):
         if _unit(row) is None:
             return "none yet"

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from dp_polars._base.numbers import (
     as_fraction,
     ball,
+    error_up,
     float_up,
     kind,
     kind_of_frame,
@@ -99,6 +100,11 @@ def test_the_smallest_float_that_is_not_below(value, number):
         rounded = float_up(exact)
         assert as_fraction("x", rounded) >= exact > as_fraction("x", np.nextafter(rounded, -1))
     assert float_up(as_fraction("x", number)) == number  # stays what it is
+
+
+def test_errors_are_whole_numbers_from_100_on_and_never_below_the_truth():
+    shown = [0.0004567, 0.1, 99.94, 99.96, 100, 12_911.2, 1.5e16]
+    assert list(map(error_up, shown)) == ["0.000457", "0.1", "100", "100", "100", "12,912", "1.5e+16"]
 
 
 def test_floats_above_what_is_no_float():

@@ -340,6 +340,9 @@ def test_explain_shows_both_stages_and_later_what_was_found():
     scaled.release()
     after = scaled.explain()
     assert "Found max_norm of rows, days, cost" in " ".join(after["note"])
+    # In the other unit nothing was found, so that only errors without found bounds are known.
+    others = after.filter(pl.col("note").str.contains(r"In (epsilon|rho) "))["output"].to_list()
+    assert set(others) == {"people", "rows", "top", "half"}
     assert after["epsilon"].to_list() == scaled.explain()["epsilon"].to_list()
     names = [one.name for one in scaled.found]
     assert names == after["output"].to_list()[: len(names)]

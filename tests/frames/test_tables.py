@@ -314,7 +314,7 @@ def related(people):
 def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, part, monkeypatch):
     rows, pairs = related(people), list(itertools.combinations("abcdef", 2))
     query = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02)
-    # One ratio is 0.70 or 0.97 with a standard deviation of 0.035 or 0.011: eight are at least 4 of these from the bound.
+    # One ratio is 0.70 or 0.97, with a standard deviation of 0.035 or 0.011: eight are 4 of theirs away.
     cubes = [query.release() for _ in range(8)]
 
     def off(several):

@@ -360,3 +360,15 @@ def test_ranges_and_errors_of_means_hold_what_rounding_does(values, step):
     true = math.fsum(values) / len(values)
     assert low - 1e-12 <= true <= high + 1e-12
     assert abs(found - true) <= query._asks[0].query.error_among(len(values), 0.05, pl.Float64()) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [((0, 100_000), ("0", "100,000")), ((-25_000.5, 2013), ("-25,000.5", "2013")), ((-1.0, 5e6), ("-1", "5,000,000"))],
+)
+def test_clipping_bounds_are_said_with_commas_between_thousands(ends, shown):
+    low, high = shown
+    said = pl.col("x").dp.sum(*ends, step=0.5, epsilon=1).query.clipping
+    assert said.startswith(f"Values below {low} count as {low}, and values above {high} as {high}, ")
+    grid = pl.col("x").dp.median([float(ends[0]), float(ends[1])], epsilon=1).query.clipping
+    assert grid == said
