@@ -111,6 +111,7 @@ dd:has(table) { max-width: none; }
   .crossed { font-size: 6.5pt; overflow-wrap: normal; }
   .crossed th { white-space: normal; }
   .crossed td { white-space: nowrap; }
+  .crossed tr:has(> :nth-child(14)) > th:not(:first-child) { writing-mode: vertical-rl; }
   .crossed th, .crossed td { padding: .1rem 2px; }
   .crossed .range { display: block; }
   figure svg { max-width: 100%; max-height: 22cm; }

@@ -530,7 +530,7 @@ def cube(
     columns = max(1, min(_IN_A_ROW, len(listed), width_of(look) // PANEL)) if panels else 1
     width = width_of(look) // columns
     upright = _LETTER * max(map(len, order)) <= width // len(order)
-    axis = _charts.axis_of(labels.column(along), labelAngle=0 if upright else -60)
+    axis = _charts.axis_of(labels.column(along), labelAngle=0 if upright else -60, labelOverlap=True)
     base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))
     y = alt.Y("low:Q", axis=_charts.axis_of(what, **style))
     line = base.mark_rule(color=_charts.COLORS[0], strokeWidth=2).encode(y=y, y2="high:Q")

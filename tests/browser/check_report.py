@@ -126,7 +126,7 @@ def write(path: Path) -> None:
     )
     private = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1, budget=dpp.Budget(epsilon=40))
     by_reason = private.group_by({"ward": WARDS[:30], "reason": REASONS}).agg(people=dpp.n_people(epsilon=1))
-    months = {"month": [date(2026, month, 1) for month in range(1, 13)]}
+    months = {"month": [date(year, month, 1) for year in (2026, 2027) for month in range(1, 13)]}
     by_month = private.with_columns(month=pl.date(2026, pl.col("days") % 12 + 1, 1)).group_by(months)
     query = private.group_by({"ward": WARDS}).agg(
         people=dpp.n_people(epsilon=1),
