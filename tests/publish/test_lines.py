@@ -353,7 +353,7 @@ THIRD = Fraction(1, 3)
 DAYS = [dt.date(2026, 1, 1) + dt.timedelta(days=n) for n in range(9)]
 BY_WEIGHT = dpp.weights(WEIGHT, max_weight=4)
 CLIPPED = {
-    "sum": (lambda **loss: X.dp.sum(-2, 1_234_567, **loss), ("-2", "1234567")),
+    "sum": (lambda **loss: X.dp.sum(-2, 1_234_567, **loss), ("-2", "1,234,567")),
     "mean": (lambda **loss: X.dp.mean(0, 20, **loss), ("0", "20")),
     "thirds": (lambda **loss: X.dp.mean(THIRD, 7 * THIRD, step=THIRD, **loss), ("1/3", "7/3")),
     "var": (lambda **loss: X.dp.var(0, 20, **loss), ("0", "20")),
@@ -361,7 +361,7 @@ CLIPPED = {
     "per person": (lambda **loss: X.dp.sum(0, 20, per_person=(3, 12), **loss), ("0", "20", "3 … 12")),
     "median": (lambda **loss: X.dp.median(range(11), **loss), ("0", "10")),
     "interval": (lambda **loss: X.dp.median([9, 1, 4], confidence=0.9, **loss), ("1", "9")),
-    "list": (lambda **loss: X.dp.quantile([0.25, 0.5], dpp.grid(-1, 3, step=0.5), **loss), ("-1.0", "3.0")),
+    "list": (lambda **loss: X.dp.quantile([0.25, 0.5], dpp.grid(-1, 3, step=0.5), **loss), ("-1", "3")),
     "dates": (lambda **loss: pl.col("day").dp.median(DAYS, **loss), ("2026-01-01", "2026-01-09")),
     "weights": (lambda **loss: X.dp.mode([1, 2], counts=BY_WEIGHT, **loss), ("0", "4", "0 … 4")),
     "top by weights": (lambda **loss: X.dp.top_k(2, [1, 2, 3], counts=BY_WEIGHT, **loss), ("0", "4")),
