@@ -389,7 +389,7 @@ class _Listed:
     values: pl.Series | None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, type(self)) or type(other) is not type(self):
+        if type(other) is not type(self):
             return NotImplemented
         if self.values is None or other.values is None:
             return self.values is other.values

@@ -26,12 +26,12 @@ from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest
 from dp_polars._frames.synthetic_query import SyntheticRows
+from dp_polars._release.found import FoundLimits
 from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import PublicKeys, public_keys
 from dp_polars._release.request import Ask
 from dp_polars._release.selected import request_of_any
-from dp_polars._release.staged import FoundLimits
 from dp_polars._sources.source import Unchanging, WithoutRows
 from dp_polars._statistics.measures import Count
 from dp_polars._statistics.statistic import COUNT, HistogramQuery, KeysThatAreThere, of_histogram

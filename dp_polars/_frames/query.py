@@ -26,10 +26,11 @@ from dp_polars._frames.requests import PeopleRequest
 from dp_polars._frames.statements import facts_of_request, statement_of
 from dp_polars._release.cached import columns_needed
 from dp_polars._release.contract import Intervals, KeyWork, Presentation, Released, Work
+from dp_polars._release.found import FoundLimits
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.staged import FoundLimits, StagedRequest, refuse_unknown_limits
+from dp_polars._release.staged import StagedRequest, refuse_unknown_limits
 from dp_polars._sources.running import on_cpu
 from dp_polars._sources.source import Opened, PrivateRows, WithoutRows, opened_source
 from dp_polars._sources.tables import has_untaken, refuse_untaken
@@ -163,7 +164,8 @@ def _kept(
                 refused[unit] = "all of delta is for keys" if unit == "rho" else "nothing is left"
         except ValueError as error:
             refused[unit] = str(error).partition("\n")[0].removesuffix(".")
-    if whole is not None and "rho" in found:
+    in_rho = found.get("rho", ())
+    if whole is not None and in_rho and all(ask.query.claim.mechanism == "discrete_gaussian" for ask in in_rho):
         found["rho"] = _of_whole(outputs, requests, whole) or found["rho"]
     if not found:
         reasons = "; ".join(f"in {unit}, {reason}" for unit, reason in refused.items())
@@ -234,7 +236,7 @@ def _in_unit(outputs: Sequence[Typed], requests: Requests, target: Loss) -> list
         ask if weight is None else _at_cost(ask, Loss(rest * weight / parts / _parts_paid(requests), target.unit))
         for ask, weight in zip(in_unit, weights, strict=True)
     ]
-    return _with_requests(requests, asks, lambda request: request.every)
+    return _with_requests(requests, asks, lambda request: request.every_unruled)
 
 
 def _with_requests(

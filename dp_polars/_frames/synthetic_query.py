@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 # add up, so there are fewer rounds, and each may have twice the loss of the one before.
 _ROUNDS: dict[Unit, int] = {"epsilon": 2, "rho": 15}
 _PACE: dict[Unit, int] = {"epsilon": 2, "rho": 4}
-_OF_DIMENSIONS: dict[Unit, Fraction] = {"epsilon": Fraction(1, 4), "rho": Fraction(1, 4)}
+_OF_DIMENSIONS = Fraction(1, 4)
 _OF_CHOICES: dict[Unit, Fraction] = {"epsilon": Fraction(1, 5), "rho": Fraction(3, 32)}
 _MOST_BINS = 1000
 
@@ -414,7 +414,7 @@ def _request(
 ) -> SyntheticRequest:
     sizes, protection, unit = tuple(map(len, columns)), pipeline.protection, terms.loss.unit
     weights, what = () if is_fixed else weights_of(wanted), _counted(protection, math.prod(sizes))
-    of_each = {unit: part / len(sizes) for unit, part in _OF_DIMENSIONS.items()}
+    of_each = dict.fromkeys(_ROUNDS, _OF_DIMENSIONS / len(sizes))
     ones = {(axis,): of_each for axis in range(len(sizes))}
     first = _fixed_parts(protection, sizes, wanted, what) if is_fixed else ones
     number = Count(what, claim_on(terms, "number"))
@@ -427,7 +427,7 @@ def _request(
         tables = ChosenTables(what, number.claim, dimensions=len(sizes))
         most = max(weight for _, weight in weights)
         choices = Choices(what, claim_on(terms, "choice"), dimensions=len(sizes), largest_weight=most)
-        of_tables = {unit: 1 - _OF_DIMENSIONS[unit] - part for unit, part in _OF_CHOICES.items()}
+        of_tables = {unit: 1 - _OF_DIMENSIONS - part for unit, part in _OF_CHOICES.items()}
         queries["chosen tables"] = tables.under(*bounds), of_tables
         queries["choices"] = choices.under(*bounds), _OF_CHOICES
     asks = []

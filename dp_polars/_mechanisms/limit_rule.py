@@ -165,7 +165,7 @@ def limit_rule(kind: LimitKind, loss: Loss, cells: int, noise: Fraction, most: i
     that can bind, if known. `noise`: the expected absolute noise of all cells together at the limit 1, in rows or
     people; a selection doesn't need it.
     """
-    candidates = _limits(most)
+    candidates = limits_up_to(most)
     at_median = kind == "selection"
     with precision(_BITS):
         scale = (2 if at_median else 1) / _epsilon(loss)
@@ -185,7 +185,8 @@ def _target(kind: LimitKind, b: int, cells: int) -> arb:
     return factor
 
 
-def _limits(most: int | None) -> tuple[int, ...]:
+def limits_up_to(most: int | None) -> tuple[int, ...]:
+    """Return the candidates of a limit. `most`: the largest one that can bind, if known."""
     larger = (digits * 10**power // 100 for power in range(1, _LAST_POWER) for digits in _DIGITS)
     every = [*range(1, 10), *larger, 10**_LAST_POWER]
     return tuple(every if most is None else [*(b for b in every if b < most), most])

@@ -21,7 +21,7 @@ from dp_polars._publish.plan import (
     values_field_of,
 )
 from dp_polars._publish.schema import MORE, Statistic
-from dp_polars._release.staged import THE_GROUPS
+from dp_polars._release.found import THE_GROUPS
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 
 if TYPE_CHECKING:

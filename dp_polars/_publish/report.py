@@ -39,8 +39,8 @@ from dp_polars._publish.tables import (
     text_of,
 )
 from dp_polars._release.contract import names_of_ends
+from dp_polars._release.found import THE_GROUPS
 from dp_polars._release.request import Ask, Request, said_once, with_ends
-from dp_polars._release.staged import THE_GROUPS
 from dp_polars._statistics.answer_lists import QuantileList
 from dp_polars._statistics.categories import QuantileWithInterval
 from dp_polars._statistics.measures import BETA

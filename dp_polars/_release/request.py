@@ -197,6 +197,11 @@ class AnyRequest(ABC, Generic[AskedT]):
         return *self.found_first, *self.asks
 
     @property
+    def every_unruled(self) -> tuple[Ask[Any], ...]:
+        """The same, without the public numbers that follow from losses."""
+        return self.every
+
+    @property
     def charged(self) -> tuple[tuple[str, Claim], ...]:
         """The entries of a charge with their claims: each output, or the sums that several outputs share.
 
@@ -524,7 +529,7 @@ class Request(AnyRequest[HistogramQuery]):
         they are all rows, or those for which a condition is true.
         """
         filled = self.pipeline.filled
-        return [Part(ask.name, tuple(map(_text_of, ask.columns)), _rows_of(ask, filled), ask.query) for ask in asks]
+        return [Part(ask.name, tuple(map(text_of, ask.columns)), _rows_of(ask, filled), ask.query) for ask in asks]
 
     @property
     def needed(self) -> list[Fraction]:
@@ -760,8 +765,8 @@ def _rows_of(ask: Ask[HistogramQuery], filled: Collection[str]) -> tuple[object,
     if len(ask.columns) == 1:
         condition, value = _condition_and_value(ask.columns[0].meta.undo_aliases())
         if _is_filled(value.meta.undo_aliases(), filled):
-            return ("rows",) if condition is None else ("rows", _text_of(condition))
-    return tuple(map(_text_of, ask.columns))
+            return ("rows",) if condition is None else ("rows", text_of(condition))
+    return tuple(map(text_of, ask.columns))
 
 
 def _condition_and_value(column: pl.Expr) -> tuple[pl.Expr | None, pl.Expr]:
@@ -782,7 +787,8 @@ def _is_filled(value: pl.Expr, filled: Collection[str]) -> bool:
     return value.meta.eq(column.is_null()) or (value.meta.eq(column) and names[0] in filled)
 
 
-def _text_of(column: pl.Expr) -> bytes:
+def text_of(column: pl.Expr) -> bytes:
+    """Return what a column is called by what it reads, under whatever name."""
     return bytes(column.meta.undo_aliases().meta.serialize())
 
 

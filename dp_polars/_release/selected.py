@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
@@ -27,19 +28,13 @@ from dp_polars._base.numbers import plural
 from dp_polars._bins.candidates import MOST, Categories, Unselected
 from dp_polars._mechanisms.limit_rule import limit_rule
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Work
+from dp_polars._release.found import THE_GROUPS, Found
+from dp_polars._release.left_out import limits_needed, refuse_within, with_people
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._release.public_keys import in_types_of
-from dp_polars._release.request import Ask, Request, asked_in
-from dp_polars._release.staged import (
-    REFERENCE,
-    THE_GROUPS,
-    Found,
-    StagedRequest,
-    limits_needed,
-    refuse_within,
-    request_of,
-    with_people,
-)
+from dp_polars._release.request import Ask, Request, asked_in, text_of
+from dp_polars._release.ruled import REFERENCE
+from dp_polars._release.staged import StagedRequest, request_of
 from dp_polars._statistics.categories import NoCandidate, OfCategories
 from dp_polars._statistics.limits import LimitChoice, What
 from dp_polars._statistics.measures import BETA
@@ -92,10 +87,10 @@ def request_of_any(
     groups = REFERENCE_GROUPS if by else 1 if public is None else public.height
     needed = limits_needed(asks, protection, groups)
     refuse_within(asks)
-    of_columns: dict[str, list[int]] = {}
+    of_columns: dict[bytes, list[int]] = {}
     for place, ask in enumerate(asks):
         if _selects(ask):
-            of_columns.setdefault(_text_of(ask.columns[0]), []).append(place)
+            of_columns.setdefault(text_of(ask.columns[0]), []).append(place)
     selections = [_selection_of_groups(by, asks, protection, unit)] if by else []
     selections += [_selection_of_candidates(places, asks, protection, unit) for places in of_columns.values()]
     return SelectingRequest.in_stages(
@@ -127,19 +122,20 @@ def _selects(ask: Ask[Any]) -> bool:
     return isinstance(ask.query, OfCategories) and ask.query.selects
 
 
-def _text_of(column: pl.Expr) -> str:
-    return str(column.meta.undo_aliases().meta.serialize(format="json"))
-
-
 @dataclass(frozen=True)
 class Selection:
     """The private selection of the groups, or of the candidates of some outputs, after its limit."""
 
     ask: Ask[KeysThatAreThere]
-    limit: Ask[LimitChoice] | None  # None: it is given
+    unruled: Ask[LimitChoice] | None  # the limit, without its rule; None: it is given
     outputs: tuple[int, ...] = ()  # the places of those whose candidates are selected; none: the groups are
     found: Found | None = None  # the limit
     is_done: bool = False
+
+    @cached_property
+    def limit(self) -> Ask[LimitChoice] | None:
+        """The choice of the limit."""
+        return None if self.unruled is None else _ruled(self.unruled)
 
     @property
     def asks(self) -> tuple[Ask[Any], ...]:
@@ -260,8 +256,16 @@ class SelectingRequest(StagedRequest):
         return tuple(ask for one in self.selections for ask in one.asks)
 
     @property
+    def _before_unruled(self) -> tuple[Ask[Any], ...]:
+        return tuple(ask for one in self.selections for ask in (one.unruled, one.ask) if ask is not None)
+
+    @property
     def found_first(self) -> tuple[Ask[Any], ...]:
         return *self._before, *super().found_first
+
+    @property
+    def every_unruled(self) -> tuple[Ask[Any], ...]:
+        return *self._before_unruled, *super().every_unruled
 
     def _charged_as(self, ask: Ask[Any], claim: Claim) -> Claim:
         if ask in self.choices:
@@ -273,11 +277,11 @@ class SelectingRequest(StagedRequest):
         return [*((ask, ()) for ask in self._before), *super().typed(engine)]
 
     def with_asks(self, asks: Iterable[Ask[Any]], taken: UnitTaken | None = None) -> Self:
-        every, number = tuple(asks), len(self._before)
+        every, number = tuple(asks), len(self._before_unruled)
         request, left = super().with_asks(every[number:], taken), iter(every)
         selections = []
         for one in self.selections:
-            limit = None if one.limit is None else _ruled(next(left))
+            limit = None if one.unruled is None else next(left)
             selections.append(Selection(next(left), limit, one.outputs))
         return replace(request, selections=tuple(selections))
 
@@ -365,9 +369,8 @@ class SelectingRequest(StagedRequest):
         return replace(self, asks=tuple(asks))
 
     def _for_groups(self) -> Self:
-        """Return the request with the rates and rules that the same losses pay for in this number of groups."""
-        request = replace(self, asks=tuple(self._shared([self._bounded(ask) for ask in self.asks])))
-        return request._ruled() if self.sets else request
+        """Return the request with the rates that the same losses pay for in this number of groups."""
+        return replace(self, asks=tuple(self._shared([self._bounded(ask) for ask in self.asks])))
 
     # --- Words ------------------------------------------------------------------------------------------------------
 

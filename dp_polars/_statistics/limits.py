@@ -29,6 +29,11 @@ _LARGEST_RATE = Fraction(1)
 What = Literal["max_groups", "max_candidates", "max_norm", "max_rows", "lower", "upper"]
 
 
+def is_bound(what: str) -> bool:
+    """Return whether a choice is of a clipping bound, not of a contribution limit."""
+    return what in ("lower", "upper")
+
+
 @dataclass(frozen=True)
 class LimitChoice(HistogramQuery):
     """The choice of a limit, or of one clipping bound, how many people are beyond it, and how much of them is lost.
@@ -51,7 +56,7 @@ class LimitChoice(HistogramQuery):
 
     @property
     def is_bound(self) -> bool:
-        return self.what in ("lower", "upper")
+        return is_bound(self.what)
 
     @property
     def squares(self) -> bool:
@@ -69,8 +74,12 @@ class LimitChoice(HistogramQuery):
         return tuple(map(Fraction, self._known.candidates))
 
     def values_of(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return what may be found for a column of this type: of durations in seconds, of dates and datetimes years."""
-        return bounds_of(self.what, self.values, *columns) if columns and self.of_ranks else self.values
+        """Return what may be found for a column of this type."""
+        return self.read_as(self.values, *columns)
+
+    def read_as(self, values: tuple[Fraction, ...], *columns: pl.DataType) -> tuple[Fraction, ...]:
+        """Return what candidates are for a column of this type: for quantiles of durations seconds, of dates years."""
+        return bounds_of(self.what, values, *columns) if columns and self.of_ranks else values
 
     def of_rows(self, column: pl.DataType) -> Beyond:
         """Return which numbers that are counted the values of a column are beyond."""

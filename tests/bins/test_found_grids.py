@@ -133,7 +133,7 @@ def test_times_have_days_or_the_finest_steps():
 
 
 def test_there_are_as_many_years_as_sizes():
-    from dp_polars._release.staged import _SIZES_OF_RANKS
+    from dp_polars._release.ruled import _SIZES_OF_RANKS
 
     for years in YEARS.values():
         assert len(years) == len(_SIZES_OF_RANKS)

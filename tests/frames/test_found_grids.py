@@ -203,11 +203,12 @@ def test_whatever_is_found_is_answered(dtype):
     request = query._planned
     work = request.bind(PolarsEngine.of(rows.lazy()))
     types = {output.name: output.types for output in work.outputs}
+    request = request.of_types(types)
     lowers, uppers = (
-        values for values, one in zip(request._values(types), request.choices, strict=True) if one.query.is_bound
+        values for values, one in zip(request._values(), request.choices, strict=True) if one.query.is_bound
     )
     for low, high in itertools.product(lowers[::6], uppers[::6]):
-        found = request._with([low, high], types)
+        found = request._with([low, high])
         bound = found.bind(PolarsEngine.of(rows.lazy()))
         for output, before in zip(bound.outputs, work.outputs, strict=True):
             assert output.dtype == before.dtype

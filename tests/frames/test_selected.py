@@ -6,7 +6,6 @@ import json
 import pickle
 from fractions import Fraction
 
-import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -16,6 +15,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.selected import SelectingRequest, at_worst
 from dp_polars._statistics.limits import LimitChoice
 from dp_polars._statistics.statistic import KeysThatAreThere
+from tests.frames.asking import people_with_rows
 from tests.helpers.needs import need
 from tests.helpers.refusals import refusals
 from tests.registry import ENGINES, RELATIONS
@@ -25,20 +25,17 @@ GUARANTEE = {"epsilon": 40, "delta": 1e-6}
 
 def visits(people=600, seed=1):
     """People with one to four rows in three large wards, in one of a single person, and in none."""
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(1, 5, people)
-    number = int(rows.sum())
-    frame = pl.DataFrame(
-        {
-            "p": np.repeat(np.arange(people), rows),
+    return people_with_rows(
+        lambda rng, number: {
             "ward": rng.choice(["A", "B", "C"], number, p=[0.5, 0.3, 0.2]),
             "year": rng.choice([2024, 2025], number),
             "days": rng.integers(0, 60, number),
             "kind": rng.choice(["x", "y"], number, p=[0.7, 0.3]),
-        }
+        },
+        {"p": [0, 1], "ward": ["alone", None], "year": 2024, "days": 1, "kind": "x"},
+        people,
+        seed,
     )
-    alone = pl.DataFrame({"p": [0, 1], "ward": ["alone", None], "year": 2024, "days": 1, "kind": "x"})
-    return pl.concat([frame, alone.cast({"year": pl.Int64, "days": pl.Int64})]).sample(fraction=1, shuffle=True, seed=2)
 
 
 def report(private, *by):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -19,6 +18,7 @@ from dp_polars._bins.candidates import REFERENCE_CANDIDATES, Unselected
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.selected import SelectingRequest, at_worst
 from dp_polars._statistics.statistic import KeysThatAreThere
+from tests.frames.asking import people_with_rows
 from tests.helpers.needs import need
 from tests.helpers.refusals import refusals
 from tests.registry import ENGINES, RELATIONS
@@ -30,19 +30,16 @@ WARDS = {"ward": ["A", "B", "nowhere"]}
 
 def visits(people=600, seed=1):
     """People with one to four rows: drugs that many have, one of a single person, and one without a value."""
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(1, 5, people)
-    number = int(rows.sum())
-    frame = pl.DataFrame(
-        {
-            "p": np.repeat(np.arange(people), rows),
+    return people_with_rows(
+        lambda rng, number: {
             "ward": rng.choice(["A", "B"], number),
             "drug": rng.choice(["x", "y", "z"], number, p=[0.6, 0.3, 0.1]),
             "days": rng.integers(0, 60, number),
-        }
+        },
+        {"p": [0, 1], "ward": "A", "drug": ["rare", None], "days": 1},
+        people,
+        seed,
     )
-    alone = pl.DataFrame({"p": [0, 1], "ward": "A", "drug": ["rare", None], "days": 1})
-    return pl.concat([frame, alone.cast({"days": pl.Int64})]).sample(fraction=1, shuffle=True, seed=2)
 
 
 def best(private, **more):

@@ -20,7 +20,8 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.limit_rule import PARTS
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._release.staged import FoundLimits, StagedRequest
+from dp_polars._release.found import FoundLimits
+from dp_polars._release.staged import StagedRequest
 from tests.helpers.needs import need
 from tests.helpers.noised import record
 from tests.helpers.reference import law
@@ -167,13 +168,14 @@ def test_whatever_is_found_costs_no_more_than_is_charged(unit, other, relation):
     charged = dict(request.charged)
     work = request.bind(PolarsEngine.of(visits().lazy()))
     types = {output.name: output.types for output in work.outputs}
-    values = [choice.query.values for choice in request._ruled(types).choices]
+    ruled = request.of_types(types)
+    values = [choice.query.values for choice in ruled.choices]
     whats = [choice.what for choice in choices_of(query)]
     signs = [*itertools.product((0, 7, -1), repeat=2)]
     for place in range(max(map(len, values))):
         low, high = signs[place % len(signs)]
         places = [{"lower": low, "upper": high}.get(what, place) for what in whats]
-        found = request._with([of[min(at, len(of) - 1)] for at, of in zip(places, values, strict=True)], types)
+        found = ruled._with([of[min(at, len(of) - 1)] for at, of in zip(places, values, strict=True)])
         for ask, planned in zip(found.asks, request.asks, strict=True):
             claim = ask.query.claim
             assert claim.loss == planned.query.claim.loss
@@ -248,7 +250,7 @@ def test_noise_is_for_the_limit_that_was_found(unit):
         ((limits,), values) = request.limits.values(), request.choices[0].query.values
         different = set()
         for value in (values[0], values[2], values[-1]):
-            settled = request._with([value], {})
+            settled = request._with([value])
             (ask,) = settled.asks
             (what,) = limits
             contributions = request.protection.with_limits(**{what: int(value)}).contributions(ask.query, 3)
@@ -462,7 +464,7 @@ def test_whatever_is_found_is_answered(dtype, step, epsilon):
         request = query._planned
         work = request.bind(PolarsEngine.of(rows.lazy()))
         types = {output.name: output.types for output in work.outputs}
-        ruled = request._ruled(types)
+        ruled = request.of_types(types)
         values = [choice.query.values for choice in ruled.choices]
         for low, high, limit in itertools.product((0, 1, -1), (0, 1, -2, -1), (0, -1)):
             places = {"lower": low, "upper": high}
@@ -470,7 +472,7 @@ def test_whatever_is_found_is_answered(dtype, step, epsilon):
                 of[max(min(places.get(one.query.what, limit), len(of) - 1), -len(of))]
                 for one, of in zip(ruled.choices, values, strict=True)
             ]
-            ruled._with(found, types).on_columns_of(work)
+            ruled._with(found).on_columns_of(work)
         query.release()
         assert epsilon < 1 or ruled.choices[0].query.size_of() > 20  # limits
 
@@ -480,7 +482,7 @@ def bounds_of(dtype, what="upper", **given):
     query = rows.dp.protect("p", max_rows=1).agg(pl.col("x").dp.sum(**given)).scaled_to(epsilon=1)
     request = query._planned
     work = request.bind(PolarsEngine.of(rows.lazy()))
-    ruled = request._ruled({output.name: output.types for output in work.outputs})
+    ruled = request.of_types({output.name: output.types for output in work.outputs})
     return next((choice.query.values for choice in ruled.choices if choice.query.what == what), None)
 
 
@@ -650,8 +652,8 @@ def test_outputs_share_sums_whatever_limit_is_found(loss, relation):
     types = {output.name: output.types for output in request.bind(query._public_engine).outputs}
     other = "rho" if unit == "epsilon" else None
     for place in (0, 3, -1):
-        found = request._with(
-            [choice.query.values[min(place, len(choice.query.values) - 1)] for choice in request.choices], types
+        found = request.of_types(types)._with(
+            [choice.query.values[min(place, len(choice.query.values) - 1)] for choice in request.choices]
         )
         made = draws_of(found)
         assert {names: claim.loss for names, claim in made.items()} == {
