@@ -47,7 +47,7 @@ from dp_polars._base.numbers import (
 _BETTER: dict[costs.MechanismKind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
-    "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
+    "keys": {"epsilon": "partition_selection", "rho": "renyi_partition_selection"},
     "threshold": {"epsilon": "first_above", "rho": "first_above"},
 }
 
@@ -106,8 +106,8 @@ class Claim:
         The loss of one person over all groups, as the caller requested it.
     mechanism
         "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
-        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys; "first_above",
-        of the first candidate above a threshold.
+        "partition_selection" (loss in epsilon), "renyi_partition_selection" or "discrete_gaussian_threshold" (loss in
+        rho), of keys; "first_above", of the first candidate above a threshold.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
         can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. For the
@@ -122,7 +122,7 @@ class Claim:
     rate
         λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). For noise it is one
         over the scale (discrete Laplace) or over the standard deviation (discrete Gaussian); for partition selection
-        the epsilon of one key. The largest that `loss` pays for, rounded down.
+        the epsilon of one key, or in rho √(2·rho) of one key. The largest that `loss` pays for, rounded down.
 
     Raises
     ------
@@ -173,7 +173,7 @@ class Claim:
         if self._kind == "keys" and self._has_epsilon and self.loss.unit == "rho":
             msg = (
                 f"{self.mechanism.replace('_', ' ')} must have its loss in epsilon, got rho.\n\n"
-                'Hint: by rho, keys are shown by "discrete_gaussian_threshold".'
+                'Hint: by rho, keys are shown by "renyi_partition_selection".'
             )
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)

@@ -252,6 +252,11 @@ PROOFS: dict[Mechanism, Proof] = {
         PURE_CURVE,
         "Optimal partition selection (Desfontaines et al. 2022, arXiv 2006.03684): which keys are shown.",
     ),
+    "renyi_partition_selection": Proof(
+        "keys",
+        GAUSSIAN_CURVE,
+        "Partition selection in rho (Harrison & Manurangsi 2026, arXiv 2603.09167): which keys are shown.",
+    ),
     "discrete_gaussian_threshold": Proof(
         "keys", GAUSSIAN_CURVE, "Discrete Gaussian noise on numbers of people, and a threshold: which keys are shown."
     ),

@@ -31,6 +31,7 @@ Mechanism: TypeAlias = Literal[
     "discrete_laplace",
     "discrete_gaussian",
     "partition_selection",
+    "renyi_partition_selection",
     "discrete_gaussian_threshold",
     "first_above",
 ]

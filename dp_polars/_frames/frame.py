@@ -372,12 +372,14 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             the loss. If no loss is given, it may be left out: `scaled_to` with a delta then gives keys their part of
             it, by their `loss_weight`.
         epsilon, rho
-            The loss, at most one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
-            the numbers of people, and a threshold. None: `scaled_to` of the query, or of its publication, sets it.
+            The loss, at most one of them. Selection is optimal in both units. With `with_counts`, or if a key needs
+            thousands of people in rho, it is by discrete Gaussian noise on the numbers of people, and a threshold.
+            None: `scaled_to` of the query, or of its publication, sets it.
         loss_weight
             Set while the loss is undecided: the weight of this query in the joint guarantee.
         with_counts
-            Whether to add the noisy numbers of people, in a column "count". Only with rho.
+            Whether to add the noisy numbers of people, in a column "count". Only with rho. A key then needs some 15 %
+            more people.
 
         Returns
         -------
@@ -386,7 +388,7 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
             of it into `mode(candidates)`. `intervals=True` adds nothing to it. Its `explain` has one row: the numbers
             of people from which on a key is shown with probabilities of 95, 50 and 5 %. Its `rate` is the epsilon of
-            one key, or one over the standard deviation of the noise.
+            one key, or √(2·rho) of one key: one over the standard deviation of the noise, if there is any.
 
         Raises
         ------
@@ -400,8 +402,9 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
         `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger that limit,
         the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
 
-        With epsilon: Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1). With rho: Canonne,
-        Kamath & Steinke 2020 (arXiv 2004.00010); Bun & Steinke 2016 (arXiv 1605.02065, Definition 8.1).
+        With epsilon: Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1). With rho: Harrison &
+        Manurangsi 2026 (arXiv 2603.09167); Canonne, Kamath & Steinke 2020 (arXiv 2004.00010); Bun & Steinke 2016 (arXiv
+        1605.02065, Definition 8.1).
 
         Proof: :doc:`/proofs/keys`.
 

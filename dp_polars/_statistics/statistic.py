@@ -29,6 +29,7 @@ from dp_polars._mechanisms.partition_selection import (
     delta_of_one_key,
     threshold_for,
 )
+from dp_polars._mechanisms.renyi_selection import RenyiSelection
 
 # The types of the columns that a query reads, in their order.
 Columns: TypeAlias = "tuple[pl.DataType, ...]"
@@ -457,7 +458,7 @@ class KeysThatAreThere(Asked):
     """The combinations of values in some columns that enough people have; none of the values is null."""
 
     columns: tuple[str, ...]  # names of the key columns
-    claim: Claim  # by "partition_selection" or "discrete_gaussian_threshold", of all keys together
+    claim: Claim  # by a mechanism of keys, of all keys together
     keys_per_person: int  # the most keys for which one person counts
     counts: bool = False  # whether to add the noisy numbers of people
 
@@ -477,9 +478,12 @@ class KeysThatAreThere(Asked):
         A replaced person removes one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
         changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
-        mechanism = check_mechanism("keys", None, terms.loss.unit)
+        mechanism = check_mechanism("keys", "discrete_gaussian_threshold" if counts else None, terms.loss.unit)
         claim = Claim(
-            terms.loss, mechanism, Fraction(1), changed, relation, delta=delta, _loss_weight=terms.loss_weight
+            *(terms.loss, mechanism, Fraction(1), changed, relation),
+            delta=delta,
+            _loss_weight=terms.loss_weight,
+            _is_asked=counts,
         )
         return cls(columns, claim, keys_per_person, counts)
 
@@ -555,7 +559,17 @@ def _by_threshold(query: KeysThatAreThere) -> KeySelection:
     return GaussianThreshold(variance, threshold_for(variance, query.claim.delta, query.keys_per_person))
 
 
-_SELECTIONS = {"partition_selection": _by_partition, "discrete_gaussian_threshold": _by_threshold}
+def _by_renyi(query: KeysThatAreThere) -> KeySelection:
+    claim = query.claim
+    rho, delta = claim.rate**2 / 2, delta_of_one_key(claim.delta, claim.contributions.total)
+    return RenyiSelection(rho, delta) if RenyiSelection.has_table(rho, delta) else _by_threshold(query)
+
+
+_SELECTIONS = {
+    "partition_selection": _by_partition,
+    "renyi_partition_selection": _by_renyi,
+    "discrete_gaussian_threshold": _by_threshold,
+}
 
 
 def _anew(column: pl.Series) -> pl.Series:

@@ -14,6 +14,7 @@ _inversion = of("mechanisms/test_inversion.py")
 _gap_draws = of("statistical/test_gap_draws.py")
 _own_sensitivities = of("mechanisms/test_own_sensitivities.py")
 _key_selection = of("mechanisms/test_key_selection.py")
+_renyi_selection = of("mechanisms/test_renyi_selection.py")
 _first_above = of("statistics/test_first_above.py")
 _first_above_draws = of("statistical/test_first_above_draws.py")
 _thresholds = of("mechanisms/test_thresholds.py")
@@ -122,6 +123,22 @@ MUTANTS = [
         "keys are shown by their true numbers", "::test_noisy_numbers_are_shown_from_the_threshold_on"),
     _key_selection("threshold_for", "_smallest(enough, max(guess, 1)) + 1", "_smallest(enough, max(guess, 1))",
         "a lone key reaches the threshold with more than delta", "::test_the_threshold_is_the_smallest_by_brute_sums"),
+    # --- Selected keys in rho, without their numbers
+    _renyi_selection("_is_proved", "bool(excess > slope * above) and bool(excess > -slope * below)", "True",
+        "a probability is taken without proof", "::test_what_is_proved_is_true"),
+    _renyi_selection("_is_proved", "bool(-start < width) and bool(slope > 0)", "True",
+        "laws near each other are taken without proof", "::test_what_is_proved_is_true"),
+    _renyi_selection("chances_for", "(1 - chance.exact) / kept", "1 - (chance.exact - delta)",
+        "the larger law is proved with a wrong complement"),
+    _renyi_selection("chances_for", "_largest_width(logit, width, float(rho))", "_largest_width(logit, width, float(rho) / 2)",
+        "half of rho is left", "::test_every_person_more_costs_at_most_rho_and_no_larger_chance_does"),
+    _renyi_selection("RenyiSelection.shown", "(word < floor)", "(word <= floor)",
+        "in close races a key is always shown", "::test_words_decide_exactly_and_then_more_bits"),
+    of("privacy/test_keys.py")("_statistics/statistic:_by_renyi", "claim.rate**2 / 2", "claim.rate**2",
+        "coins cost twice the rho that is charged", "::test_coins_by_rho_are_approximately_zero_concentrated"),
+    of("privacy/test_keys.py")("_statistics/statistic:_by_renyi", "delta_of_one_key(claim.delta, claim.contributions.total)",
+        "claim.delta", "each of a person's coins spends the whole delta",
+        "::test_keys_of_one_person_alone_are_shown_with_probability_at_most_delta"),
     # --- Sensitivities of one's own, gaps and rare scores
     _own_sensitivities("_mechanisms/selection:_double",
         "np.array([float_of(Fraction(number) - a) for number, a in zip(numbers, finite, strict=True)], np.float64)",

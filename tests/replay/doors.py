@@ -62,6 +62,7 @@ _PLACES = [
     ("_statistics.extremes", "best_rows_with_gap", "_row_with_gap"),
     ("_mechanisms.selection:OwnSensitivities", "best", "_own_row"),
     ("_mechanisms.partition_selection:PartitionSelection", "draw", "_shown"),
+    ("_mechanisms.renyi_selection:RenyiSelection", "draw", "_shown"),
     ("_mechanisms.partition_selection:GaussianThreshold", "draw", "_shown_with_number"),
     # What is drawn for: an output from its histograms, or keys.
     ("_release.contract:Output", "drawn", "_output"),
