@@ -56,8 +56,8 @@ _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
 
 _NO_EPSILON = (
-    "a discrete Gaussian has no loss in epsilon.\n\n"
-    "Hint: keep a budget in rho, or give epsilon= instead of rho=: that draws discrete Laplace noise."
+    "a discrete Gaussian, and keys that are selected in rho, have no loss in epsilon.\n\n"
+    "Hint: keep a budget in rho, or give epsilon= instead of rho=: that draws discrete Laplace noise, or other coins."
 )
 #: The hint for a missing loss.
 SAY_A_LOSS = (
@@ -168,7 +168,7 @@ class Claim:
     def __post_init__(self) -> None:
         one_of("mechanism", self.mechanism, tuple(costs.PROOFS))
         if not self._has_epsilon and self.loss.unit == "epsilon":
-            msg = "a discrete Gaussian has no epsilon: give its loss as rho."
+            msg = f"{self.mechanism} has no epsilon: give its loss as rho."
             raise ValueError(msg)
         if self._kind == "keys" and self._has_epsilon and self.loss.unit == "rho":
             msg = (
@@ -481,9 +481,9 @@ def scaled_claims(
     for name, claim in claims:
         if target.unit == "epsilon" and not claim._has_epsilon:
             msg = (
-                f"scaled_to must be given rho, got epsilon: output {name!r} has discrete Gaussian noise, which has no "
-                "loss in epsilon.\n\n"
-                "Hint: scaled_to(rho=…), or request the output with epsilon=…: that draws discrete Laplace noise."
+                f"scaled_to must be given rho, got epsilon: output {name!r} has discrete Gaussian noise, or keys that "
+                "are selected in rho, which have no loss in epsilon.\n\n"
+                "Hint: scaled_to(rho=…), or request the output with epsilon=…."
             )
             raise ValueError(msg)
     every = [claim for _, claim in claims]

@@ -89,29 +89,29 @@ class RenyiSelection(KeySelection):
 def chances_for(rho: Fraction, delta: Fraction) -> tuple[Chance, ...]:
     """Return π(0), π(1), … up to the last one below 1: each is proved against the one before.
 
-    All but δ of both laws are Bernoulli laws. Of π(n − 1) they are the smaller one, p = π(n − 1)/(1 − δ), and of π(n)
-    the larger one, q = (π(n) − δ)/(1 − δ). For these, `_is_proved` means rho-zCDP.
+    All but δ of both laws are Bernoulli laws: for π(n − 1) with p = π(n − 1)/(1 − δ), and for π(n) with
+    q = (π(n) − δ)/(1 − δ). For these, `_is_proved` means rho-zCDP.
     """
-    kept, least = 1 - delta, _float_below(delta)
+    share, least = 1 - delta, _float_below(delta)
     table, width = [Chance(0.0, False), _chance(delta, 1 - delta)], 1.0
     with precision(_BITS):
         while (left := 1 - table[-1].exact - delta) > 0:
             if left <= least:
                 table.append(Chance(least, True))  # at most δ more
                 continue
-            start = p, rest = table[-1].exact / kept, left / kept
+            start = p, rest = table[-1].exact / share, left / share
             logit = _log(p) - _log(rest)
             width = _largest_width(logit, width, float(rho))
             for margin in _MARGINS:
                 end = logit + width * (1 - margin)
-                small, of_rest = float(kept) * _expit(end) + float(delta), float(kept) * _expit(-end)
+                small, of_rest = float(share) * _expit(end) + float(delta), float(share) * _expit(-end)
                 chance = Chance(small, False) if small <= 1 / 2 else Chance(of_rest, True)
-                then = (chance.exact - delta) / kept, (1 - chance.exact) / kept
+                then = (chance.exact - delta) / share, (1 - chance.exact) / share
                 if _is_proved(start, then, rho):
                     break
             else:
                 chance = _chance(table[-1].exact + delta, left)  # the same laws but for δ
-            # So much is enough for 1 next, and less than what is proved is proved.
+            # After `least` the next one is 1. Anything below a proved probability is proved, too.
             table.append(Chance(max(chance.small, least), chance.is_rest))
     return tuple(table)
 
@@ -139,9 +139,9 @@ def _is_proved(smaller: tuple[Fraction, Fraction], larger: tuple[Fraction, Fract
     if at == 1:
         return bool(-start < width) and bool(slope > 0)
     excess = most * order * (order - 1) - ((zero + tilted).log() - order * lost)
-    most_order = -2 * start / width
-    above, below = order - most_order + 1, most_order - order
-    if not (above > 0 and below > 0):
+    last = -2 * start / width
+    above, below = order - last + 1, last - order
+    if not (at > 1 and above > 0 and below > 0):
         return False
     return bool(excess > slope * above) and bool(excess > -slope * below)
 
@@ -177,7 +177,7 @@ def _largest_width(logit: float, guess: float, rho: float) -> float:
 
 def _closest_order(start: float, width: float, rho: float) -> float:
     """Return the order t of at least 1 with the least excess: by Newton's method, from the right."""
-    order = -2 * start / width
+    order = max(1.0, -2 * start / width)
     least = (order - 1) * (1 + 2.0**-40) if order > 2 + 2.0**-20 else 1.0  # floats show nothing just above 1
     for _ in range(20):
         _, slope, bend = _excess(start, width, rho, order)

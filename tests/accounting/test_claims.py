@@ -392,7 +392,11 @@ def keys_claim(loss, unit, mechanism, delta, groups=1):
     return Claim(loss, mechanism, Fraction(1), spread, "add_or_remove_one", delta=delta)
 
 
-KEYS = {"partition_selection": "epsilon", "discrete_gaussian_threshold": "rho"}
+KEYS = {
+    "partition_selection": "epsilon",
+    "renyi_partition_selection": "rho",
+    "discrete_gaussian_threshold": "rho",
+}
 
 
 @pytest.mark.parametrize("mechanism", KEYS)
@@ -425,8 +429,9 @@ def test_deltas_that_are_none(value):
 def test_units_of_keys():
     with pytest.raises(ValueError, match=r"^partition selection must have its loss in epsilon, got rho"):
         keys_claim(1, "rho", "partition_selection", Fraction(1, 10))
-    with pytest.raises(ValueError, match=r"^a discrete Gaussian has no epsilon"):
-        keys_claim(1, "epsilon", "discrete_gaussian_threshold", Fraction(1, 10))
+    for mechanism in ("renyi_partition_selection", "discrete_gaussian_threshold"):
+        with pytest.raises(ValueError, match=f"^{mechanism} has no epsilon"):
+            keys_claim(1, "epsilon", mechanism, Fraction(1, 10))
 
 
 @given(loss=positive, groups=st.integers(1, 50))
@@ -435,11 +440,12 @@ def test_what_keys_cost_beside_their_delta(loss, groups):
     assert selection.rate * groups == selection.cost("epsilon") == loss
     exact = groups * reference.pure_rho(selection.rate)
     assert exact <= selection.cost("rho") <= exact * (1 + HAIR)
-    threshold = keys_claim(loss, "rho", "discrete_gaussian_threshold", Fraction(1, 10), groups)
-    assert threshold.cost("rho") == loss
-    assert threshold.rate**2 * groups / 2 <= loss <= threshold.rate**2 * (1 + HAIR) * groups / 2
-    with pytest.raises(ValueError, match="no loss in epsilon"):
-        threshold.cost("epsilon")
+    for mechanism in ("renyi_partition_selection", "discrete_gaussian_threshold"):
+        in_rho = keys_claim(loss, "rho", mechanism, Fraction(1, 10), groups)
+        assert in_rho.cost("rho") == loss
+        assert in_rho.rate**2 * groups / 2 <= loss <= in_rho.rate**2 * (1 + HAIR) * groups / 2
+        with pytest.raises(ValueError, match="no loss in epsilon"):
+            in_rho.cost("epsilon")
 
 
 def test_a_printed_delta_is_not_below_the_true_one():

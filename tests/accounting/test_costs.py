@@ -20,7 +20,7 @@ from tests.registry import under
 
 CHOICES = ("permute_and_flip", "exponential")
 NOISE = ("discrete_laplace", "discrete_gaussian")
-MECHANISMS = (*CHOICES, *NOISE, "partition_selection", "discrete_gaussian_threshold")
+MECHANISMS = (*CHOICES, *NOISE, "partition_selection", "renyi_partition_selection", "discrete_gaussian_threshold")
 # What one group costs, in floats.
 RHO = {
     "permute_and_flip": lambda x: x + math.expm1(-x),

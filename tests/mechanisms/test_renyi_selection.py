@@ -100,6 +100,16 @@ def test_what_is_proved_is_true(logit, rho, factor):
     assert not (proved and factor > 1)
 
 
+@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1, 3), Fraction(1), Fraction(4)])
+def test_randomized_response_costs_what_is_known(epsilon):
+    """Its rho is ε·tanh(ε/2), at the order 1 alone (`docs/proofs/composition.md`, Theorem 1)."""
+    p, of_p = law_at(-float(epsilon))
+    known = Fraction(float(epsilon) * math.tanh(float(epsilon) / 2))
+    with precision(400):
+        for factor, is_enough in ((1 + Fraction(1, 10**9), True), (1 - Fraction(1, 10**9), False)):
+            assert renyi_selection._is_proved((p, of_p), (of_p, p), known * factor) == is_enough
+
+
 def test_what_nothing_proves_grows_by_delta(monkeypatch):
     """Then all but δ stays as it is, which costs nothing."""
     monkeypatch.setattr(renyi_selection, "_is_proved", lambda *_: False)
