@@ -8,6 +8,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._mechanisms.partition_selection import PartitionSelection
+from dp_polars._mechanisms.renyi_selection import RenyiSelection
 from tests.spark.tools import MARKS, need_spark, on_both, partitions_of, to_polars, to_spark
 from tests.statistical.goodness import fits
 
@@ -28,7 +29,7 @@ def visits(towns, each):
 
 @on_both
 @pytest.mark.parametrize("to_path", [False, True])
-@pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5, "with_counts": True}])
+@pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5}, {"rho": 0.5, "with_counts": True}])
 def test_shown_keys_lie_sorted_in_one_partition(spark, tmp_path, loss, to_path):
     """Where they lay would tell of those that are not shown."""
     alone = visits(500, 1).with_columns(pl.col("p") + 10**6, town=pl.format("alone in {}", "town"))
@@ -50,12 +51,19 @@ def test_shown_keys_lie_sorted_in_one_partition(spark, tmp_path, loss, to_path):
     assert sorted(counted["town"]) == towns["town"].to_list()
 
 
-def test_keys_are_shown_with_their_probability(spark):
+@pytest.mark.parametrize(
+    ("unit", "selection"),
+    [
+        ("epsilon", PartitionSelection(Fraction(1), Fraction(1, 200))),
+        ("rho", RenyiSelection(Fraction(1), Fraction(1, 200))),
+    ],
+)
+def test_keys_are_shown_with_their_probability(spark, unit, selection):
     """Of many keys of as many people each; at 0.7 and 1.3 of the loss it must be found out."""
-    towns, each = 20_000, 5
+    towns, each = 20_000, selection.people_for(0.3)
     frame = to_spark(spark, visits(towns, each))
-    chance = float(PartitionSelection(Fraction(1), Fraction(1, 200)).floats(np.array([each]))[0])
+    chance = float(selection.chances(np.array([each]))[0])
     for factor in (1, 0.7, 1.3):
-        query = dpp.protect("p", max_groups=1).keys("town", epsilon=factor, delta=0.005)
+        query = dpp.protect("p", max_groups=1).keys("town", **{unit: factor}, delta=0.005)
         shown = dpp.spark.release(query, frame).count()
         assert fits([shown, towns - shown], [chance, 1 - chance]) == (factor == 1)
