@@ -327,13 +327,13 @@ def test_releases_follow_the_law(most, engine, unit):
     frame = pl.DataFrame(rows, {"p": pl.Int64, "k": pl.String}, orient="row").sample(fraction=1, shuffle=True)
     for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
         private = frame.dp.protect("p", max_groups=most)
-        loss = {unit: 2 * factor if unit == "epsilon" else factor}
+        loss = {unit: 2 * factor}
         released = private.keys("k", **loss, delta=DELTA).release(engine=engine)
         shown = [0] * COPIES
         for name in released["k"]:
             copy, key = name.split()
             shown[int(copy)] |= 4 >> KEYS.index(key)
-        law = shown_law(PEOPLE, most, statistic(most=most, **{unit: 2 if unit == "epsilon" else 1}))
+        law = shown_law(PEOPLE, most, statistic(most=most, **{unit: 2}))
         assert fits(np.bincount(shown, minlength=8), law) == (factor == 1)
 
 
