@@ -217,7 +217,7 @@ class _SqlEngine(LocalEngine):
         def write() -> _Written:
             common, table = Common(is_prepared=differs_between_runs(self._source)), self._table
             if work.per_person is not None:
-                table = one_row_per_person(table, work.per_person, self._dialect, common)
+                table = common.once(one_row_per_person(table, work.per_person, self._dialect, common))
             counted = histograms(table, work, self._dialect, common)
             return common, counted.table, counted.places
 

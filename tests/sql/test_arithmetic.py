@@ -10,10 +10,14 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._bins.binning import Beyond
 from tests.registry import COLUMNS
 from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 
 need_ibis()
+
+from dp_polars._engines.sql.arithmetic import code  # noqa: E402  # needs Ibis
+from dp_polars._engines.sql.dialects import TESTED  # noqa: E402
 
 pytestmark = MARKS
 HUGE, TINY = 1.7976931348623157e308, 5e-324
@@ -145,6 +149,30 @@ def test_codes_of_integers(engine):
         [Decimal("0.5"), Decimal("1.25"), Decimal(7)],
     ]
     agree(engine, rows(integers(), pl.Int64), **medians(*grids))
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    "ends",
+    [
+        range(58),
+        [2**63 - 3, 2**63 - 2, 2**63 - 1],
+        [-(2**63), 1 - 2**63],
+        [Fraction(1, 4), Fraction(1, 2), 2],
+        [5],
+        [0, 1, 3, 50],
+    ],
+    ids=str,
+)
+def test_codes_of_integers_beyond_ends(engine, ends, closed):
+    """Ends that follow one another need no comparison, and repeated ones do."""
+    binning = Beyond(tuple(map(Fraction, ends)), pl.Int64(), closed=closed)
+    frame = rows([value for value in integers() if value is not None], pl.Int64)
+    table = engine.table(frame)
+    found = code(binning, table.x, pl.Int64(), TESTED[table.get_backend().name])
+    codes = pl.from_arrow(table.select("n", code=found).to_pyarrow()).sort("n")["code"]
+    assert codes.to_list() == binning.encoder()([frame["x"]]).tolist()
+    assert codes.n_unique() > 1
 
 
 def test_weights_of_integers(engine):

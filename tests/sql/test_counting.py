@@ -310,6 +310,34 @@ def test_a_release_is_one_select_of_a_user_who_may_only_read(engine, monkeypatch
     assert release_by(query, _SqlEngine(table)).shape == (2, 5)
 
 
+@pytest.mark.parametrize("steps", [False, True], ids=["table", "sums of floats"])
+def test_each_stage_reads_private_rows_once(engine, steps):
+    """A row per person is made once for all limits and bounds, and limits and weights share the groups of people."""
+    query = (
+        dpp.protect("p")
+        .group_by({"g": ["a", "b", "c"]})
+        .agg(n=dpp.n_people(), cost=dpp.mean("x"), top=dpp.mode("k", [1, 2]), half=dpp.median("k", range(9)))
+        .scaled_to(epsilon=10**5, delta=1e-6)
+    )
+    number = np.arange(4000)
+    frame = pl.DataFrame({"p": number // 4, "g": list("abca") * 1000, "x": number % 7 / 3, "k": number % 3 % 2 + 1})
+    table = engine.table(frame)
+    rows = table.group_by("p", "g", "k").aggregate(x=table.x.sum()) if steps else table
+    sql, fetched = _SqlEngine(rows, only_counted(query._request)), []
+    fetched_by = sql._dialect.fetch
+
+    def fetch(backend, statement):
+        fetched.append(statement.sql)
+        return fetched_by(backend, statement)
+
+    sql._dialect = replace(sql._dialect, fetch=fetch)
+    released = release_by(query, sql)
+    assert released["n"].to_list() == [1000] * 3
+    stages = [text for text in fetched if table.get_name() in text]
+    assert [text.count(table.get_name()) for text in stages] == [1, 1]
+    assert all(len(text) < 60_000 for text in stages)
+
+
 def test_the_reader_of_these_tests_may_not_create_tables(engine):
     if engine.name == "postgres":
         with pytest.raises(Exception, match=r"permission denied|read-only"):

@@ -211,7 +211,15 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> V
     if not len(values):
         return integer(below)
     are_floats = values.dtype.kind == "f"
-    place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
+    if are_floats:
+        place = _double(value, dtype)
+    elif dtype.is_integer():  # as it is: a clipped one would be written at each comparison
+        place = cast(value, "int64")
+    else:
+        place = physical(value, dtype, int(values[0]), int(values[-1]) + 1)
+    if not are_floats and (np.diff(values) == 1).all():  # one after the other: a difference is enough
+        first, last = int(values[0]), min(int(values[-1]) + 1, int(_INT64.max))
+        return within(place, first, last) - integer(first) + integer(below)
     constants = [floating(point) if are_floats else integer(point) for point in values.tolist()]
     return _between(place, constants, lambda first: integer(below + first))
 

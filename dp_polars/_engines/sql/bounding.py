@@ -150,8 +150,11 @@ def split_rows(
     is_read_again: bool,
     dialect: Dialect,
     common: Common,
-) -> tuple[Table, Table]:
-    """Return the rows that stay under all limits, and the rows to rank, with numbers `place` and `copy`.
+    of_numbers: Weighing | None,
+) -> tuple[Table | None, tuple[Table, Table]]:
+    """Return each person's groups with the sums of `of_numbers`, if any are needed, and the rows in two parts.
+
+    These are the rows that stay under all limits, and the rows to rank, with numbers `place` and `copy`.
 
     Rows are ranked in groups with more rows of a person than the smallest limit.
     They are ranked in all of a person's groups if the person has too many groups or rows.
@@ -167,15 +170,20 @@ def split_rows(
     names = dict.fromkeys(name for name, _ in bounds if name is not None)
     full = [has(table, name) for name in names]
     seen["full"] = table.count(where=reduce(operator.and_, full) if full else None)
-    pairs = pairs.aggregate(rows=cast(table.count(), "int64"), **seen)
+    sums = {} if of_numbers is None else of_numbers.sums(table)
+    pairs = pairs.aggregate(rows=cast(table.count(), "int64"), **seen, **sums)
+    numbers = None
+    if of_numbers is not None:
+        pairs = common.once(pairs)
+        numbers = pairs.select(*pair, *sums)
     smallest = {
         what: min(most)
         for what in ("rows_per_group", "groups", "rows")
         if (most := [getattr(limits, what) for _, limits in bounds if getattr(limits, what) is not None])
     }
     if "groups" in smallest or "rows" in smallest:
-        sums = {"in_all": cast(pairs["rows"].sum(), "int64"), "even": (pairs["rows"] == pairs["full"]).all()}
-        people = pairs.group_by(person).aggregate(groups=pairs.count(), **sums)
+        of_all = {"in_all": cast(pairs["rows"].sum(), "int64"), "even": (pairs["rows"] == pairs["full"]).all()}
+        people = pairs.group_by(person).aggregate(groups=pairs.count(), **of_all)
         pairs = people.inner_join(pairs, person)
         columns = {"groups": "groups", "rows": "in_all"}
         crowds = [pairs[column] > smallest[what] for what, column in columns.items() if what in smallest]
@@ -207,7 +215,7 @@ def split_rows(
         tight = tight.mutate(place=dialect.order(owner, said, OF_ROWS))
     tight = common.once(crowded.inner_join(tight, pair).select(*tight.columns, "even", *stays))
     loose = common.once(loose) if is_read_again else loose
-    return rows.read(loose), rows.read(tight)
+    return numbers, (rows.read(loose), rows.read(tight))
 
 
 def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:

@@ -234,7 +234,7 @@ def _bounded(
         pairs, of_rows = listed(rows, bounds, dialect, dialect.drawn, common, of_numbers)
     else:
         rows = replace(rows, table=common.once(rows.table))
-        split = split_rows(rows, bounds, len(groupings) > 1, dialect, common)
+        pairs, split = split_rows(rows, bounds, len(groupings) > 1, dialect, common, of_numbers)
         of_rows = first(*split, counts_rows, rows.says)
     if sum(not people for _, people in groupings) > 1:
         of_rows = common.once(of_rows)

@@ -118,7 +118,7 @@ class Common:
 
     def read_again(self, table: Table, columns: Collection[str]) -> Table:
         """Return the rows for a statement that reads these columns several times, always with the same values."""
-        if not self.is_prepared:
+        if not self.is_prepared or isinstance(table.op(), _ops.UnboundTable):  # named, so it is computed once anyway
             return table
         rows = self.once(table.select(*columns) if columns else table)
         return _ops.DatabaseTable(rows.get_name(), rows.schema(), table.get_backend()).to_expr()

@@ -179,7 +179,8 @@ class Weighing:
         for place, number in enumerate(self.specs):
             kind = self._kind(number)
             some = found.count(where=found[kind.rows] > integer(0))
-            parts = total_of(self._part(found, number, found[f"weight{kinds[kind]}"]))
+            counted = found[f"n{kinds[kind]}"] if self.code is None else kind.number(found)
+            parts = total_of(self._part(found, number, counted, found[f"weight{kinds[kind]}"]))
             sums[f"number{place}"] = ibis.ifelse(some > 0, parts, integer(ABSENT))
         return found.group_by(["group", *named(self.code)]).aggregate(**sums)
 
@@ -204,10 +205,9 @@ class Weighing:
         found |= {f"weight{i}": weight.of_rows(norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()}
         return pairs.mutate(**found)
 
-    def _part(self, found: Table, number: int, weight: Value) -> Value:
-        """Return the number that a person adds to a group and code, in parts."""
-        spec, kind = self.specs[number], self._kind(number)
-        total = kind.number(found)
+    def _part(self, found: Table, number: int, counted: Value, weight: Value) -> Value:
+        """Return the number that a person adds to a group and code, in parts; `counted` without limits."""
+        spec, kind, total = self.specs[number], self._kind(number), counted
         if f"total{number}" in found.columns:
             total = found[f"total{number}"]
             if spec.people:
