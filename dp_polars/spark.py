@@ -349,10 +349,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             nonlocal drawn
             rows = drawn if isinstance(drawn, pa.Table) else drawn.toArrow()
             drawn = rows
-            table, file = rows.replace_schema_metadata({_TYPES: types.json()}), pa.BufferOutputStream()
-            with pa.ipc.new_stream(file, table.schema) as stream:
-                stream.write_table(table)
-            return bytes(file.getvalue().to_pybytes())
+            return _packed(rows, types)
 
         def published() -> DataFrame:
             shown = self._presented(drawn, types, work, presentation)
@@ -370,14 +367,31 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         columns = [] if work.per_person else work.specs[answer.output.specs[0]].names
         inner = dtype.inner if isinstance(dtype, pl.List) else dtype
         named = made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
-        if not columns or named != answer.output.types[0]:
+        if not columns or named not in answer.output.types[:1]:
             return spark_type(known)
         return spark_type(known, (named, self._frame.schema[columns[0]].dataType))
 
+    def picked(self, answer: bytes, keys: int, places: Sequence[int]) -> bytes:
+        table, types = _read(answer)
+        columns = [*range(keys), *(keys + place for place in places)]
+        names = [str(place) for place in range(len(columns))]
+        fields = _fields(names, [types.fields[place].dataType for place in columns])
+        return _packed(pa.table([table.column(place) for place in columns], names), fields)
+
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
-        table = pa.ipc.open_stream(answer).read_all()
-        types = spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
-        return self._shown_once(table, types, work, presentation)
+        return self._shown_once(*_read(answer), work, presentation)
+
+
+def _packed(rows: pa.Table, types: StructType) -> bytes:
+    table, file = rows.replace_schema_metadata({_TYPES: types.json()}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(file.getvalue().to_pybytes())
+
+
+def _read(packed: bytes) -> tuple[pa.Table, StructType]:
+    table = pa.ipc.open_stream(packed).read_all()
+    return table, spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
 
 
 def _drawn_here(

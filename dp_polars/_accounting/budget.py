@@ -23,7 +23,7 @@ from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import EpsilonAt
 from dp_polars._accounting.guarantees import FREE, Cost, Guarantee, Sums, sum_of
-from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredQuery, lock, name_of, uninterrupted
+from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredDraw, StoredQuery, lock, name_of, uninterrupted
 from dp_polars._accounting.terms import (
     Loss,
     NeighboringRelation,
@@ -434,13 +434,20 @@ class Budget:
         """Return the newest cached answer of a statistic as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, query.text))
 
-    def _cache_answers(self, answers: Iterable[tuple[StoredQuery, bytes]]) -> None:
+    def _stored_draws(self, rows: str) -> list[tuple[int, StoredDraw]]:
+        """Return the draws of some rows that are stored, each with the number of its answer, the newest first."""
+        return self._in_ledger(lambda connection, _: ledger.find_draws(connection, rows))
+
+    def _answer_numbered(self, number: int) -> tuple[StoredAnswer, bytes] | None:
+        return self._in_ledger(lambda connection, _: ledger.find_answer(connection, number))
+
+    def _cache_answers(self, answers: Iterable[tuple[StoredQuery, bytes, Sequence[StoredDraw]]]) -> None:
         """Cache answers, all or none, after they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 
         def write(connection: sqlite3.Connection, _: ledger.Head) -> None:
-            for query, answer in pairs:
-                ledger.write(connection, now, query, answer)
+            for query, answer, draws in pairs:
+                ledger.write(connection, now, query, answer, draws)
 
         self._in_ledger(write)
 

@@ -212,6 +212,15 @@ class StoredQuery(NamedTuple):
     text: str  # determines the law of the answer: statistics with equal text are equal
 
 
+class StoredDraw(NamedTuple):
+    """A draw of a cached answer, for other queries that need it; or a statistic that follows from its draws."""
+
+    rows: str  # a text of the data set, the groups, the contributing rows and the limits: all must be the same
+    what: str  # a text of what is drawn of them, or of the statistic
+    claim: str  # the claim and the rate of the noise; of a statistic its loss and the places of its draws
+    place: int  # the place of its first column among those that were drawn; -1 of a statistic
+
+
 class StoredAnswer(NamedTuple):
     """A cached answer: its time in microseconds of UTC, its statistic, and its length."""
 
@@ -225,21 +234,50 @@ def digest_of_text(*values: Any) -> str:  # noqa: ANN401
     return hashlib.sha256(ascii(values).encode()).hexdigest()
 
 
-def write(connection: sqlite3.Connection, microseconds: int, query: StoredQuery, answer: bytes) -> None:
+def write(
+    connection: sqlite3.Connection, microseconds: int, query: StoredQuery, answer: bytes, draws: Iterable[StoredDraw]
+) -> None:
     values = (microseconds, *query, digest_of_text(query.text), hashlib.sha256(answer).hexdigest())
-    _append(connection, "answers", values, answer)
+    number = _append(connection, "answers", values, answer)
+    for rows, *draw in draws:
+        _append(connection, "draws", (digest_of_text(rows), *draw, number))
 
 
-def _append(connection: sqlite3.Connection, table: str, values: Iterable[object], *undigested: object) -> None:
+def _append(connection: sqlite3.Connection, table: str, values: Iterable[object], *undigested: object) -> int:
     (number,) = connection.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()
     _write(connection, f"INSERT INTO {table}", number, *values, *undigested, digest_of_text(number, *values))
+    return int(number)
+
+
+def find_draws(connection: sqlite3.Connection, rows: str) -> list[tuple[int, StoredDraw]]:
+    """Return the stored draws of some rows, each with the number of its answer, the newest first."""
+    found = connection.execute("SELECT * FROM draws WHERE key = ? ORDER BY id DESC", (digest_of_text(rows),)).fetchall()
+    draws = []
+    for one in found:
+        what, claim, place, answer = _checked_draw(*one)
+        draws.append((answer, StoredDraw(rows, what, claim, place)))
+    return draws
+
+
+def _checked_draw(number: int, key: str, what: str, claim: str, place: int, answer: int, stored: str) -> Any:  # noqa: ANN401
+    if digest_of_text(number, key, what, claim, place, answer) != stored:
+        msg = f"draw {number} does not fit its digest"
+        raise sqlite3.DatabaseError(msg)
+    return what, claim, place, answer
 
 
 def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes] | None:
     """Return the newest cached answer of a statistic; raise if it is damaged."""
-    found = connection.execute(
-        "SELECT * FROM answers WHERE key = ? AND text = ? ORDER BY id DESC LIMIT 1", (digest_of_text(text), text)
-    ).fetchone()
+    where = "key = ? AND text = ? ORDER BY id DESC LIMIT 1"
+    return _found(connection, where, digest_of_text(text), text)
+
+
+def find_answer(connection: sqlite3.Connection, number: int) -> tuple[StoredAnswer, bytes] | None:
+    return _found(connection, "id = ?", number)
+
+
+def _found(connection: sqlite3.Connection, where: str, *values_of: object) -> tuple[StoredAnswer, bytes] | None:
+    found = connection.execute(f"SELECT * FROM answers WHERE {where}", values_of).fetchone()
     if found is None:
         return None
     *values, answer, stored = found
@@ -277,6 +315,8 @@ def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
         yield _checked(*found)
     for found in connection.execute("SELECT * FROM datasets"):
         _checked_rows(*found)
+    for found in connection.execute("SELECT * FROM draws"):
+        _checked_draw(*found)
 
 
 def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
@@ -291,7 +331,7 @@ def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
-_VERSION = 8  # SQLite's user_version; no other one is opened
+_VERSION = 9  # SQLite's user_version; no other one is opened
 
 _TABLES = [
     """CREATE TABLE answers (
@@ -307,6 +347,9 @@ _TABLES = [
     delta TEXT, running_delta TEXT, rho TEXT, running_divergence TEXT, unchecked INTEGER, digest TEXT)""",
     """CREATE TABLE datasets (
     id INTEGER PRIMARY KEY, about TEXT, "key" BLOB, "rows" TEXT, digest TEXT)""",
+    """CREATE TABLE draws (
+    id INTEGER PRIMARY KEY, "key" TEXT, what TEXT, claim TEXT, place INTEGER, answer INTEGER, digest TEXT)""",
+    "CREATE INDEX draws_by_key ON draws (key)",
 ]
 
 

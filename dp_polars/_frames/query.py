@@ -776,7 +776,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
         with replacing(target) as file:
             with Opened() as opened:
                 part = query._part(frame, presentation, opened, engine, partitions, check=refuse_wide_integers)
-                table = release_all([part], self.budget, ignore_cache=ignore_cache)[0].to_arrow()
+                released = release_all([part], self.budget, ignore_cache=ignore_cache, is_stated=True)
+                table = released[0].to_arrow()
             if query._request is not query._planned:  # what was found is known now
                 claim = query._claim_of_file()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from functools import cached_property, partial
 from hmac import compare_digest
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.ledger import RowsOf, StoredQuery
+from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredDraw, StoredQuery
 from dp_polars._base.calls import warn
 from dp_polars._base.digests import ipc_of, sha256_of
 from dp_polars._release.contract import Engine, KeyWork, Released, Work
@@ -38,29 +38,38 @@ def stored_query_of(
     `preprocessing` is the text of what made the rows: other preprocessing is another data set.
     """
     proved = request.checked_on(engine, ())
-    schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
-    # An engine that runs no expressions has no steps, and the types of its columns are in the work.
-    read = live(0) if engine.runs_expressions else []
-    if not any(step.looks_at_order for step in pipeline.steps):
-        read.sort()
-    parts = {
-        "dp_polars": import_module("dp_polars").__version__,
-        "polars": pl.__version__,
-        "engine": _kind(engine),
+    parts = facts_of_rows(request, engine, preprocessing, proved) | {
         "dataset": dataset,
-        "preprocessing": preprocessing,
         "request": _kind(request),
-        "protection": written(request.protection),
-        "columns": written(pl.Schema((name, schema[name]) for name in read)),
-        "steps": written(
-            [(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)]
-        ),
         "work": written(work, but="rows"),
         "found first": written([ask.query for ask in request.found_first]),
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
     return StoredQuery(dataset, words, loss, engine.mark(), json.dumps(parts))
+
+
+def facts_of_rows(
+    request: AnyRequest[Asked], engine: Engine[Released], preprocessing: str, proved: CheckedPipeline
+) -> dict[str, object]:
+    """Return what decides which rows a query reads, and the versions that read them, as texts."""
+    schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
+    # An engine that runs no expressions has no steps, and the types of its columns are in the work.
+    read = live(0) if engine.runs_expressions else []
+    if not any(step.looks_at_order for step in pipeline.steps):
+        read.sort()
+    return {
+        "dp_polars": import_module("dp_polars").__version__,
+        "polars": pl.__version__,
+        "engine": _kind(engine),
+        "dataset": pipeline.dataset,
+        "preprocessing": preprocessing,
+        "protection": written(request.protection),
+        "columns": written(pl.Schema((name, schema[name]) for name in read)),
+        "steps": written(
+            [(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)]
+        ),
+    }
 
 
 def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> list[str]:
@@ -190,29 +199,51 @@ def cached_answer(stored_query: StoredQuery, budget: Budget) -> bytes | None:
     if found is None:
         return None
     answer, packed = found
-    drawn = datetime.fromtimestamp(answer.microseconds // 10**6, UTC).date()
+    _warn_of_source(answer, stored_query, "is returned once more, from {}")
+    logger.info(
+        "The answer of %s about %r is returned once more, from %s: nothing is charged. release(ignore_cache=True) "
+        "draws anew.",
+        *(_day_of(answer), stored_query.dataset, budget._path),
+    )
+    return packed
+
+
+def answer_with_draws(stored_query: StoredQuery, number: int, budget: Budget) -> bytes | None:
+    """Return the answer of a number, from whose draws another query is answered."""
+    found = budget._answer_numbered(number)
+    if found is None:
+        return None
+    answer, packed = found
+    _warn_of_source(answer, stored_query, "follows from draws of {}")
+    logger.info(
+        "The answer of %s about %r follows from what was drawn on %s for %s, at %s: nothing is charged. "
+        "release(ignore_cache=True) draws anew.",
+        *(stored_query.words, stored_query.dataset, _day_of(answer), answer.query.words, answer.query.loss),
+    )
+    return packed
+
+
+def _day_of(answer: StoredAnswer) -> date:
+    return datetime.fromtimestamp(answer.microseconds // 10**6, UTC).date()
+
+
+def _warn_of_source(answer: StoredAnswer, stored_query: StoredQuery, what: str) -> None:
     if answer.query.source != stored_query.source:
         msg = (
-            f"the answer about {stored_query.dataset!r} is returned once more, from {drawn}, and nothing is charged; "
+            f"the answer about {stored_query.dataset!r} {what.format(_day_of(answer))}, and nothing is charged; "
             "but it was drawn from another source, or from files that have changed since.\n\n"
             "Hint: release(ignore_cache=True) draws from these rows, and is charged. Give protect another dataset if "
             "they are other data."
         )
         warn(msg, CachedAnswerWarning)
-    logger.info(
-        "The answer of %s about %r is returned once more, from %s: nothing is charged. release(ignore_cache=True) "
-        "draws anew.",
-        *(drawn, stored_query.dataset, budget._path),
-    )
-    return packed
 
 
-def cache_answers(answers: Sequence[tuple[StoredQuery, Drawn[Released]]], budget: Budget) -> None:
+def cache_answers(answers: Sequence[tuple[StoredQuery, Drawn[Released], Sequence[StoredDraw]]], budget: Budget) -> None:
     """Keep what is charged and drawn, all or none. If that fails it is released all the same, and charged again."""
     if not answers:
         return
     try:
-        budget._cache_answers([(stored_query, drawn.packed()) for stored_query, drawn in answers])
+        budget._cache_answers([(query, drawn.packed(), draws) for query, drawn, draws in answers])
     except Exception:
-        names = " and ".join({repr(stored_query.dataset): None for stored_query, _ in answers})
+        names = " and ".join({repr(stored_query.dataset): None for stored_query, _, _ in answers})
         logger.warning("The answer about %s could not be cached: released again, it is charged again.", names)

@@ -603,6 +603,15 @@ class Engine(ABC, Generic[Released]):
             compared with them, and typed as in `Work.keys`.
         """
 
+    def picked(self, answer: bytes, keys: int, places: Sequence[int]) -> bytes:
+        """Return an answer with other columns after those of keys: of each place among what was drawn, in this order.
+
+        `answer`: as for `unpacked`. `keys`: the number of key columns.
+        """
+        drawn = in_polars(answer).get_columns()
+        columns = [*drawn[:keys], *(drawn[keys + place] for place in places)]
+        return _as_ipc(pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)]))
+
     @abstractmethod
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[Released]:
         """Return the input of `Drawn.packed`, also in another process; to be shown in any way."""
@@ -632,6 +641,11 @@ class LocalEngine(Engine[pl.DataFrame]):
 
 def _drawn_here(drawn: pl.DataFrame, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
     return Drawn(partial(_as_ipc, drawn), partial(work.presented, drawn, presentation))
+
+
+def in_polars(packed: bytes) -> pl.DataFrame:
+    """Return what was drawn of a packed one: a file of Arrow IPC, or a stream."""
+    return pl.read_ipc(BytesIO(packed)) if packed.startswith(b"ARROW1") else pl.read_ipc_stream(BytesIO(packed))
 
 
 def _as_ipc(drawn: pl.DataFrame) -> bytes:

@@ -6,16 +6,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from io import BytesIO
 from typing import TYPE_CHECKING, Generic, NoReturn
 
 import polars as pl
 
-from dp_polars._accounting.ledger import StoredQuery
+from dp_polars._accounting.ledger import StoredDraw, StoredQuery
 from dp_polars._base.progress import shown
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
-from dp_polars._release.cached import cache_answers, cached_answer, known_query, logger
+from dp_polars._release.cached import answer_with_draws, cache_answers, cached_answer, known_query, logger
+from dp_polars._release.cached_draws import QueryTexts
 from dp_polars._release.contract import (
     AS_DRAWN,
     Drawn,
@@ -26,6 +26,7 @@ from dp_polars._release.contract import (
     Released,
     UnreadableError,
     Work,
+    in_polars,
 )
 from dp_polars._release.public_keys import in_types_of
 
@@ -84,6 +85,7 @@ class _Ready(Generic[Released]):
     run: Callable[[], Drawn[Released]] | None
     stored_query: StoredQuery | None
     answer: Drawn[Released] | None
+    draws: Sequence[StoredDraw] = ()  # that are stored for later queries
 
 
 def charged_as(name: str | None, text: str) -> str:
@@ -107,13 +109,18 @@ def release_by(
 
 
 def release_all(
-    parts: Sequence[Part[Released]], budget: Budget | None, *, ignore_cache: bool = False
+    parts: Sequence[Part[Released]],
+    budget: Budget | None,
+    *,
+    ignore_cache: bool = False,
+    is_stated: bool = False,
 ) -> list[Released]:
     """Release all outputs of all parts once, by one charge to the budget before a row is read.
 
     Where the data set has a name, what the budget caches as drawn for the same statistic is shown instead, and nothing
-    is charged for it; unless it gets `ignore_cache`. How it is shown is no part of the statistic. Where one part fails,
-    nothing is released or cached, and the charge stays.
+    is charged for it; unless it gets `ignore_cache`. Draws of another query serve, too, if all outputs follow from
+    them: but in no publication, and not if the loss `is_stated` with the answer, since theirs may be larger. How it is
+    shown is no part of the statistic. Where one part fails, nothing is released or cached, and the charge stays.
 
     Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where an engine takes two
     public keys or candidates for one.
@@ -121,7 +128,8 @@ def release_all(
     for part in parts:
         part.request.refuse_open("release")
     choice = PartChoice()
-    ready = [_ready(part, budget, choice, ignore_cache=ignore_cache) for part in parts]
+    uses_draws = not is_stated and [part.name for part in parts] == [None]
+    ready = [_ready(part, budget, choice, ignore_cache=ignore_cache, uses_draws=uses_draws) for part in parts]
     drawn = [one for one in ready if one.answer is None]
     if drawn and budget is not None:
         protection = parts[0].request.protection
@@ -149,10 +157,12 @@ def release_all(
     return released
 
 
-def _ready(part: Part[Released], budget: Budget | None, choice: PartChoice, *, ignore_cache: bool) -> _Ready[Released]:
+def _ready(
+    part: Part[Released], budget: Budget | None, choice: PartChoice, *, ignore_cache: bool, uses_draws: bool
+) -> _Ready[Released]:
     """Return a part that may be charged, or the answer that is cached; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
-    work, run, stored_query = None, None, None
+    work, run, stored_query, texts = None, None, None, None
     error: Exception | None = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         try:
@@ -171,17 +181,34 @@ def _ready(part: Part[Released], budget: Budget | None, choice: PartChoice, *, i
             packed = None if ignore_cache else cached_answer(stored_query, budget)
             if packed is not None:
                 return _Ready(part, None, stored_query, _unpacked(part, work, packed))
+            texts = QueryTexts.of(request, engine, work, engine.preprocessing() or "")
+            answer = None if ignore_cache or not uses_draws else _from_draws(part, texts, stored_query, budget)
+            if answer is not None:
+                return _Ready(part, None, stored_query, answer)
         if isinstance(work, Work):
             _check_public_values(work, engine)
     part.before_charge(work)
-    return _Ready(part, run, stored_query, None)
+    return _Ready(part, run, stored_query, None, () if texts is None else texts.draws)
+
+
+def _from_draws(
+    part: Part[Released], texts: QueryTexts | None, stored_query: StoredQuery, budget: Budget
+) -> Drawn[Released] | None:
+    """Return the answer if it follows from what was drawn for another query."""
+    found = None if texts is None else texts.answered(budget)
+    packed = None if found is None else answer_with_draws(stored_query, found.number, budget)
+    if found is None or packed is None:
+        return None
+    picked = part.engine.picked(packed, len(found.work.columns), found.places)
+    return part.engine.unpacked(picked, found.work, part.presentation)
 
 
 def _cached_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
     drawn = [one.answer if one.run is None else one.run() for one in ready]
     answers = [(one, answer) for one, answer in zip(ready, drawn, strict=True) if answer is not None]
     if budget is not None:
-        cache_answers([(one.stored_query, answer) for one, answer in answers if one.run and one.stored_query], budget)
+        new = [(one.stored_query, answer, one.draws) for one, answer in answers if one.run and one.stored_query]
+        cache_answers(new, budget)
     return [answer.presented() for _, answer in answers]
 
 
@@ -235,7 +262,7 @@ def _in_stages(
 
 def _settled(part: Part[Released], work: Work | KeyWork, found: bytes) -> tuple[Part[Released], Work | KeyWork]:
     """Return the part with what its stage has found, and its work."""
-    settled, then = part.request.settled(_in_polars(found), work)
+    settled, then = part.request.settled(in_polars(found), work)
     part.on_settled(settled)
     return replace(part, request=settled), then
 
@@ -244,7 +271,7 @@ def with_found(request: AnyRequest[Asked], engine: Engine[pl.DataFrame]) -> AnyR
     """Return a request with what its stages find on rows that are public: nothing is charged for it."""
     work = request.bind(engine)
     while (stage := request.stage(work, engine)) is not None:
-        request, work = request.settled(_in_polars(engine.prepare_stage(stage)()), work)
+        request, work = request.settled(in_polars(engine.prepare_stage(stage)()), work)
     return request
 
 
@@ -255,11 +282,6 @@ def _unpacked(part: Part[Released], work: Work | KeyWork, packed: bytes) -> Draw
     end = _LENGTH + int.from_bytes(packed[:_LENGTH])
     drawn = _unpacked(*_settled(part, work, packed[_LENGTH:end]), packed[end:])
     return Drawn(lambda: packed, drawn.presented)
-
-
-def _in_polars(packed: bytes) -> pl.DataFrame:
-    """Return what was drawn of a packed one: a file of Arrow IPC, or a stream."""
-    return pl.read_ipc(BytesIO(packed)) if packed.startswith(b"ARROW1") else pl.read_ipc_stream(BytesIO(packed))
 
 
 def _check_public_values(work: Work, engine: Engine[Released]) -> None:

@@ -513,7 +513,7 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _shared(self, asks: Sequence[Ask[HistogramQuery]]) -> Iterator[Ask[HistogramQuery]]:
         """Yield outputs with the draws that they share."""
-        shared = with_shared_sums(self._parts(asks), self.groups)
+        shared = with_shared_sums(self.sharing(asks), self.groups)
         for place, (ask, drawn) in enumerate(zip(asks, shared, strict=True)):
             yield replace(ask, query=drawn.query, reads=None if drawn.reads == place else drawn.reads)
 
@@ -522,21 +522,34 @@ class Request(AnyRequest[HistogramQuery]):
         """The request of the same outputs, each drawn as if it were the only one."""
         return replace(self, asks=tuple(one for ask in self.asks for one in self._shared([ask])))
 
-    def _parts(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
-        """Return statistics with what tells whose rows contribute.
+    def sharing(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
+        """Return statistics with what tells whose rows contribute: those of the same rows may share sums."""
+        found = []
+        for ask in asks:
+            which, columns = self.contributing(ask)
+            rows = which, *map(text_of, columns)
+            found.append(Part(ask.name, tuple(map(text_of, ask.columns)), rows, ask.query))
+        return found
 
-        These are the rows with a value of an expression. If a column has a value in every row, as far as is public,
-        they are all rows, or those for which a condition is true.
+    def contributing(self, ask: Ask[HistogramQuery]) -> tuple[Literal["rows", "values"], tuple[pl.Expr, ...]]:
+        """Return which rows contribute to an output: those for which conditions are true, or with values of columns.
+
+        If a column has a value in every row, as far as is public, these are all rows, or those of a condition.
         """
-        filled = self.pipeline.filled
-        return [Part(ask.name, tuple(map(text_of, ask.columns)), _rows_of(ask, filled), ask.query) for ask in asks]
+        if not ask.columns:
+            return "rows", ()
+        if len(ask.columns) == 1:
+            condition, value = _condition_and_value(ask.columns[0].meta.undo_aliases())
+            if _is_filled(value.meta.undo_aliases(), self.pipeline.filled):
+                return "rows", () if condition is None else (condition,)
+        return "values", ask.columns
 
     @property
     def needed(self) -> list[Fraction]:
         """How much of its part of a loss each output without a loss needs, since some share sums."""
         if not self.shares_sums:
             return [Fraction(1)] * len(self.asks)
-        return part_that_is_needed(self._parts(self.asks), self.groups)
+        return part_that_is_needed(self.sharing(self.asks), self.groups)
 
     @property
     def about(self) -> str:
@@ -757,16 +770,6 @@ def _typed(column: pl.Expr, schema: pl.Schema, what: str) -> tuple[pl.Expr, pl.D
         return column, schema[name]
     column = row_by_row(column, schema, what)
     return column, pl.LazyFrame(schema=schema).select(column).collect_schema().dtypes()[0]
-
-
-def _rows_of(ask: Ask[HistogramQuery], filled: Collection[str]) -> tuple[object, ...]:
-    if not ask.columns:
-        return ("rows",)
-    if len(ask.columns) == 1:
-        condition, value = _condition_and_value(ask.columns[0].meta.undo_aliases())
-        if _is_filled(value.meta.undo_aliases(), filled):
-            return ("rows",) if condition is None else ("rows", text_of(condition))
-    return tuple(map(text_of, ask.columns))
 
 
 def _condition_and_value(column: pl.Expr) -> tuple[pl.Expr | None, pl.Expr]:

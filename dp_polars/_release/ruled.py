@@ -196,7 +196,7 @@ class RuledRequest(Request):
                 protections = [self.protection.with_limits(**{of.what: int(one)}) for one in choice.query.values]
         yield from (under(protection, one, self.groups).claim for protection in protections for one in asks)
 
-    def _parts(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
+    def sharing(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
         """Return statistics with what tells whose rows contribute, and which limit is found for them.
 
         How they share sums must not depend on what is found. It does on clipping bounds, and on limits where rows are
@@ -216,7 +216,7 @@ class RuledRequest(Request):
 
         return [
             part._replace(rows=(limit_of.get(part.name), part.rows) if is_fixed(part) else None)
-            for part in super()._parts(asks)
+            for part in super().sharing(asks)
         ]
 
     # --- The rule ---------------------------------------------------------------------------------------------------

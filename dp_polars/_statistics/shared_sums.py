@@ -184,12 +184,16 @@ def _alike(parts: Sequence[Part]) -> Iterator[list[int]]:
     found: dict[Hashable, list[int]] = {}
     for place, (_, _, rows, query) in enumerate(parts):
         claim = query.claim
-        is_of_rows = type(query) in _KINDS and getattr(query, "counted", "rows") in ("rows", "values")
-        if rows is not None and is_of_rows and not claim._is_open:
+        if rows is not None and is_of_shared_kind(query) and not claim._is_open:
             assert isinstance(query, Measure)
             key = (rows, query.in_parts, claim.mechanism, claim.loss.unit, claim._is_asked)
             found.setdefault(key, []).append(place)
     yield from found.values()
+
+
+def is_of_shared_kind(query: HistogramQuery) -> bool:
+    """Return whether a statistic with draws of its own may share sums: those of rows."""
+    return type(query) in _KINDS and getattr(query, "counted", "rows") in ("rows", "values")
 
 
 _KINDS = (Count, Sum, Mean, Share, Variance, Deviation)
@@ -214,6 +218,14 @@ def _needs(part: Part) -> _Needs:
     if query.claim._has_epsilon:
         return _Needs(part, {distances: loss, _COUNT: loss if middle else Fraction(0)})
     return _Needs(part, {distances: loss * half / (half + middle), _COUNT: loss * middle / (half + middle)})
+
+
+def claims_needed(part: Part, groups: int) -> tuple[Claim, ...] | None:
+    """Return the claims of a sum and a count with which a statistic is no worse than alone; None if one is free."""
+    draws = _needs(part).draws
+    if not all(draws.values()):
+        return None
+    return tuple(_claim(part.query, key, loss, groups) for key, loss in draws.items())
 
 
 def _most(needs: Sequence[_Needs]) -> dict[_Key, Fraction]:
@@ -242,10 +254,10 @@ def _shared(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
         user = next(one.part.query for one in needs if key in one.draws)
         draws[key] = SharedDraw(_claim(user, key, loss * factor, groups), _in_words(key), names)
     try:
-        shared = [_with_draws(one.part.query, tuple(draws[key] for key in one.draws)) for one in needs]
+        shared = [with_draws(one.part.query, tuple(draws[key] for key in one.draws)) for one in needs]
     except ValueError:  # halves of a step would overflow 64 bits; a sum of its own needs none
         return None
-    if not all(_is_no_worse(one.part.query, query) for one, query in zip(needs, shared, strict=True)):
+    if not all(is_no_worse(one.part.query, query) for one, query in zip(needs, shared, strict=True)):
         return None
     errors = tuple(_error_of_split(one, {key: most[key] * factor for key in one.draws}) for one in needs)
     return _Plan(tuple(places), tuple(map(Drawn, shared, places)), needed, losses, errors)
@@ -276,7 +288,7 @@ def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
     losses, needed = Fraction(0), Fraction(0)
     for part in of:
         loss = part.query.claim.loss.value
-        losses, needed = losses + loss, max(needed, loss * _pairs_needed(part.query))
+        losses, needed = losses + loss, max(needed, loss * pair_needed(part.query))
     if needed > losses:
         return None
     what = f"sums of distances from {exact(values.lower)} and from {exact(values.upper)}"
@@ -289,7 +301,7 @@ def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan 
     return _Plan(tuple(places), tuple(Drawn(query, reads) for query in shared), needed, losses, errors)
 
 
-def _pairs_needed(query: HistogramQuery) -> Fraction:
+def pair_needed(query: HistogramQuery) -> Fraction:
     """Return the least part of its own loss that a pair needs, so that the statistic is no worse than without it."""
     if isinstance(query, Count):
         return Fraction(2)
@@ -325,7 +337,7 @@ def _in_words(key: _Key) -> str:
     return f"sum of {kind} from the middle of {exact(lower)} and {exact(upper)}"  # type: ignore[arg-type]
 
 
-def _with_draws(query: HistogramQuery, draws: tuple[SharedDraw, ...]) -> HistogramQuery:
+def with_draws(query: HistogramQuery, draws: tuple[SharedDraw, ...]) -> HistogramQuery:
     assert isinstance(query, Measure)
     if isinstance(query, Sum):
         ends = query.lower, query.upper, query.step
@@ -334,7 +346,7 @@ def _with_draws(query: HistogramQuery, draws: tuple[SharedDraw, ...]) -> Histogr
     return checked(replace(query, shared=draws))
 
 
-def _is_no_worse(apart: HistogramQuery, shared: HistogramQuery) -> bool:
+def is_no_worse(apart: HistogramQuery, shared: HistogramQuery) -> bool:
     """Return whether no draw has more noise than the statistic's own draw; for a sum, both draws count together."""
     assert isinstance(apart, Measure)
     assert isinstance(shared, Measure)

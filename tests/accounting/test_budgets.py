@@ -455,7 +455,7 @@ def ledger_in_wal_mode(path):
         foreign_database,
         database_in_wal_mode,
         database_with_a_hot_journal,
-        *(partial(ledger_of_another_version, version=version) for version in (0, 1, 2, 3, 4, 5, 6, 7, 9)),
+        *(partial(ledger_of_another_version, version=version) for version in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10)),
         ledger_in_wal_mode,
     ],
 )

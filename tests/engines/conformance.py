@@ -1426,6 +1426,10 @@ class Conformance:
         assert_frame_equal(shown(unread), ranged.select(plain.columns))
         assert_frame_equal(every.select(plain.columns), ranged.select(plain.columns))
         assert ranged["people"].to_list() == people
+        # Some of the numbers follow from these draws.
+        some = frame.agg(**{name: numbers[name] for name in ("sum", "variance", "people", "all")})
+        of_some = self.to_polars(release_by(some, self.make(visits(), unread), intervals=True)).sort(keys)
+        assert_frame_equal(of_some, ranged.select(of_some.columns))
         all_numbers = len(GROUPS) * (4 + len(FLAVOURS))
         (claim,), (bits,) = query._asks[0].query.noise(), query._asks[0].query.bits_of_parts()
 

@@ -186,7 +186,7 @@ MUTANTS = [
     _shifts("_widest_of", "np.diff(points, prepend=-points[0])", "np.diff(points)",
         "the test between two neighbours that tells most is left out"),
     # --- Cached answers
-    of("frames/test_cached.py")("find",
+    of("frames/test_cached.py")("_accounting/ledger:_found",
         "not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]", "False",
         "a cached answer that was changed is returned", "::test_an_answer_that_was_changed_is_damage"),
     # --- The lock beside it

@@ -25,6 +25,7 @@ _steps = of("frames/test_frame.py::TestSteps")
 _several_columns = of("frames/test_several_columns.py")
 _publication = of("frames/test_publication.py")
 _cached = of("frames/test_cached.py")
+_draws = of("frames/test_cached_draws.py")
 _staged = of("frames/test_staged.py")
 _selected = of("frames/test_selected.py")
 _candidates = of("frames/test_selected_candidates.py")
@@ -368,7 +369,7 @@ MUTANTS = [
     _cached("_release/contract:_drawn_here", "partial(_as_ipc, drawn)", "lambda: _as_ipc(work.presented(drawn, presentation))",
         "what is cached is what is shown: another way to show it is not there, or holds less",
         "::test_nothing_but_what_was_drawn_is_cached"),
-    _cached("stored_query_of", '"steps": written([(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)])', "",
+    _cached("facts_of_rows", '"steps": written([(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)])', "",
         "an answer about other rows is returned", "::test_no_two_queries_share_a_text"),
     _cached("_hidden",
         '{name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}',
@@ -378,11 +379,22 @@ MUTANTS = [
     _cached("_release/cached:_read", "pl.LazyFrame(schema=schema), first", "pl.LazyFrame(schema=proved.schemas[0])",
         "two queries that differ in a renaming of columns that were made share an answer",
         "::test_a_name_that_a_step_gives_is_part_of_the_query"),
-    _cached("cached_answer", "answer.query.source != stored_query.source", "False",
+    _cached("_warn_of_source", "answer.query.source != stored_query.source", "False",
         "an answer about other files is returned without a word", "-k said"),
     _cached("mark_of_files", "{(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}",
         "set(identities(files))", "the ledger tells of the size of a file, and so of its rows",
         "::test_a_mark_tells_of_no_size"),
+    # --- Queries that follow from stored draws
+    _draws("_with_rates", "one.noise.rate >= noise.rate", "True", "a later query is less exact than was requested",
+        "::test_other_sums_are_drawn_and_charged"),
+    _draws("_the_same", "one.loss >= planned.claim.loss.value", "True", "a larger loss gets draws of a smaller one",
+        "::test_other_sums_are_drawn_and_charged"),
+    _draws("_statistics/stored_sums:_of", "map(str, numbers)", "map(str, [])", "sums of other bounds answer a query",
+        "::test_other_sums_are_drawn_and_charged"),
+    _draws("release_all", "not is_stated", "True", "a file says a loss that is smaller than that of its draws",
+        "::test_what_says_its_loss_is_drawn_with_it"),
+    _draws("_formed", "if [claim.rate for claim in found.noise(*types)] != [one.noise.rate for one in draws for _ in range(sums)]: return None", "",
+        "an interval is that of another noise", "::test_a_draw_of_another_rate_is_not_taken"),
     # --- Found by the second trial
     _frame("AnyRequest._explained", 'loss_up(parts * claim.cost("rho"))', 'float(parts * claim.cost("rho"))',
         "explain shows a rho below what is charged", "::test_explain_never_shows_less_than_the_cost"),
