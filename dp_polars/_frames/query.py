@@ -206,15 +206,32 @@ def _of_whole(outputs: Sequence[Typed], requests: Requests, guarantee: Guarantee
 
 
 def _in_unit(outputs: Sequence[Typed], requests: Requests, target: Loss) -> list[Ask[Any]]:
-    """Return outputs that cost a sum together, each by the better mechanism for its unit."""
+    """Return outputs that cost a sum together, each by the better mechanism for its unit.
+
+    A loss that follows from an error is that of the output by itself. If sharing takes a mean's own pair of sums, that
+    may be too little: then it is that of a sum and a count.
+    """
+    types = [of_output for _, of_output in outputs]
+    asks = _in_unit_by(outputs, requests, target, by_itself=True)
+    if all(ask.is_within(of_output) for ask, of_output in zip(asks, types, strict=True)):
+        return asks
+    return _in_unit_by(outputs, requests, target, by_itself=False)
+
+
+def _in_unit_by(outputs: Sequence[Typed], requests: Requests, target: Loss, *, by_itself: bool) -> list[Ask[Any]]:
     claims = [ask.query.claim for ask, _ in outputs]
     units = {claim.loss.unit for claim in claims}
     weights = [claim._loss_weight for claim in claims]
     if not any(claim._is_open for claim in claims):  # their losses are; of different units, in the one that all have
         weights = [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
+    of_each = [request for request in requests for _ in request.every]
     in_unit = [
-        ask.reaching(types, target.unit) if weight is None else replace(ask, query=ask.query.in_unit(target.unit))
-        for (ask, types), weight in zip(outputs, weights, strict=True)
+        replace(ask, query=ask.query.in_unit(target.unit))
+        if weight is not None
+        else request.reaching(ask, types, target.unit)
+        if by_itself
+        else ask.reaching(types, target.unit)
+        for (ask, types), weight, request in zip(outputs, weights, of_each, strict=True)
     ]
     is_open = any(claim._is_open for claim in claims)
     gone = (

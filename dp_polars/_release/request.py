@@ -40,6 +40,7 @@ from dp_polars._release.public_keys import in_types_of
 from dp_polars._statistics.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
 from dp_polars._statistics.shared_sums import (
     Part,
+    alone,
     draws_shared,
     first_draw,
     part_that_is_needed,
@@ -125,6 +126,16 @@ class Ask(Generic[AskedT]):
             return self
         with self.named():
             return replace(self, query=with_loss_for(at_most(self.query, unit), self.within, *types))
+
+    def is_within(self, types: Columns) -> bool:
+        """Return whether a mean is as accurate as was requested, from draws that others share; True for all others.
+
+        A shared sum and count give it no larger squared error than its own pair, but `error_95` may be larger.
+        """
+        if self.within is None or not isinstance(self.query, HistogramQuery) or not self.query.error_needs_rows:
+            return True
+        error = error_95(self.query, self.within.rows, *types)
+        return error is not None and error <= float(self.within.value)
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -375,6 +386,10 @@ class AnyRequest(ABC, Generic[AskedT]):
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         return replace(self, asks=tuple(asks), taken=taken)
 
+    def reaching(self, ask: Ask[Any], types: Columns, unit: Unit) -> Ask[Any]:
+        """Return an output at the loss that makes it as accurate as was requested, drawn as if it were the only one."""
+        return ask.reaching(types, unit)
+
     def about_one_of(self, requests: Iterable[AnyRequest[Any]]) -> Self:  # noqa: ARG002
         """Return the request about one of others as that is now, if it is about what one of them does; else itself."""
         return self
@@ -498,7 +513,11 @@ class Request(AnyRequest[HistogramQuery]):
         request = cls(pipeline, keys, tuple(bounded))
         if all(ask.within is None for ask in request.asks):
             return request.with_asks(request.asks)
-        return request.with_asks(ask.reaching(types, unit) for ask, types in request.typed(engine))
+        typed = request.typed(engine)
+        found = request.with_asks(request.reaching(ask, types, unit) for ask, types in typed)
+        if all(ask.is_within(types) for ask, (_, types) in zip(found.asks, typed, strict=True)):
+            return found
+        return request.with_asks(ask.reaching(types, unit) for ask, types in typed)
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:  # noqa: ARG002
         """Return the contribution limits of one output."""
@@ -521,6 +540,12 @@ class Request(AnyRequest[HistogramQuery]):
     def alone(self) -> Self:
         """The request of the same outputs, each drawn as if it were the only one."""
         return replace(self, asks=tuple(one for ask in self.asks for one in self._shared([ask])))
+
+    def reaching(self, ask: Ask[Any], types: Columns, unit: Unit) -> Ask[Any]:
+        if ask.within is None or not self.shares_sums:
+            return ask.reaching(types, unit)
+        (drawn_by_itself,) = self._shared([replace(ask, query=at_most(alone(ask.query), unit))])
+        return drawn_by_itself.reaching(types, unit)
 
     def sharing(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
         """Return statistics with what tells whose rows contribute: those of the same rows may share sums."""
