@@ -253,6 +253,16 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         super().__init__(frame, only_counted)
         self._target = None if path is None else _new_folder(frame.sparkSession, path)
 
+    def filled(self) -> frozenset[str]:
+        """Return columns without null, of types that have no NaN."""
+        fractional = spark_types.FractionalType  # of which decimals have no NaN
+        return frozenset(
+            one.name
+            for one in self._frame.schema.fields
+            if not one.nullable
+            and (not isinstance(one.dataType, fractional) or isinstance(one.dataType, spark_types.DecimalType))
+        )
+
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         _check_unit(self._frame, work.privacy_unit)
         if not self._comes_here(work) and self._target is None:

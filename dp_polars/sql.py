@@ -17,7 +17,7 @@ from dp_polars._engines.sql.arithmetic import ABSENT
 from dp_polars._engines.sql.counting import histograms
 from dp_polars._engines.sql.dialects import TESTED, Common, Places, Select, Written, cast, compiled
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
-from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
+from dp_polars._engines.sql.reading import columns_with_values, differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import (
     binned,
     check_types,
@@ -196,6 +196,14 @@ class _SqlEngine(LocalEngine):
             raise ValueError(msg)
         self._settle([*columns, *self._unit])  # the unit is read in any case
         return schema_of(self._table, columns, self._only_counted)
+
+    def filled(self) -> frozenset[str]:
+        """Return columns without null, of types that have no NaN here."""
+        schema, may_be_nan = self._source.schema(), self._dialect.nan_in_decimals
+        names = columns_with_values(self._source)
+        return frozenset(
+            name for name in names if not schema[name].is_floating() and not (may_be_nan and schema[name].is_decimal())
+        )
 
     def bin(self, ends: Mapping[str, pl.Series]) -> None:
         self._table, self._types = binned(self._table, ends), None

@@ -445,6 +445,24 @@ def _epsilon_at(loss: Loss, claims: Sequence[Claim], delta: Fraction = _DELTA) -
     return epsilon if least is None else min(epsilon, float_up(least))
 
 
+# A guarantee that one release takes as a whole is kept with more room than this.
+_ROOM = 1 + Fraction(1, 10**9)
+
+
+def costs_no_more(claims: Sequence[Claim], others: Sequence[Claim], *, as_whole: bool) -> bool:
+    """Return whether claims cost no more than others: in all units that these have.
+
+    `as_whole`: and as one release of Gaussians, which may take a guarantee as a whole.
+    """
+    units: tuple[Unit, ...] = ("epsilon", "rho") if _is_pure(others) else ("rho",)
+    if any(cost(claims, unit) > cost(others, unit) for unit in units):
+        return False
+    if not as_whole or any(claim.mechanism != "discrete_gaussian" for claim in others):
+        return True
+    shift, most = (gaussians.shift_of(move for claim in of for move in claim._moves) for of in (claims, others))
+    return most is None or (shift is not None and shift <= most * _ROOM)
+
+
 def in_words(claims: Sequence[Claim]) -> str:
     """Return the joint cost of outputs: in the unit of the query, in the other one, and as (ε, δ)."""
     loss, gone = loss_of(claims), delta_of(claims)

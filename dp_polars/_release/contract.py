@@ -550,6 +550,13 @@ class Engine(ABC, Generic[Released]):
             If the rows can't be opened.
         """
 
+    def filled(self) -> frozenset[str]:
+        """Return columns that have a value, and no NaN, in every row, as far as types and transformations say so.
+
+        No row is read. Statistics of such columns share their number of rows: `docs/proofs/shared-sums.md`.
+        """
+        return frozenset()
+
     def bin(self, ends: Mapping[str, pl.Series]) -> None:
         """Replace columns by the numbers of their bins, once, before `prepare`: how many of the inner ends they reach.
 

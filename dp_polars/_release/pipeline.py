@@ -291,8 +291,8 @@ class Pipeline:
     """Who is protected and how, the row-by-row steps so far, and where the rows come from.
 
     `dataset` is the name of the data, if any; `files` are what its files were when they were protected; `unchecked`:
-    whether what made the rows is not looked at. `proof` is of these steps on the columns that they were last proved on;
-    it is in no pickle.
+    whether what made the rows is not looked at. `filled_before` are columns with a value in every row, as the engine of
+    a release knows them. `proof` is of these steps on the columns that they were last proved on; it is in no pickle.
     """
 
     protection: Protection
@@ -300,6 +300,7 @@ class Pipeline:
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
     unchecked: bool = False
+    filled_before: frozenset[str] = frozenset()
     proof: CheckedPipeline | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -312,7 +313,7 @@ class Pipeline:
     def filled(self) -> frozenset[str]:
         """The columns that have a value in every row, as far as the columns and the steps say so."""
         if self.proof is None:
-            return frozenset()
+            return frozenset() if self.steps else self.filled_before
         found = Filled()
         for step, schema, after in zip(self.steps, self.proof.schemas, self.proof.schemas[1:], strict=False):
             found = step.fills(found, schema).among(after)

@@ -166,6 +166,8 @@ def _ready(
     error: Exception | None = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         try:
+            request = request.on_columns(engine.filled())
+            part = replace(part, request=request)
             keep_parts(request, engine, choice)
             work, run = prepare(request, engine, presentation)
             run = _in_stages(part, work, run)

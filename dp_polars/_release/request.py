@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
+from dp_polars._accounting.claims import SAY_A_LOSS, Claim, costs_no_more, loss_of, notes_of_cost
 from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import as_fraction, cost_up, error_up, flag, given, loss_up, plural, positive_int
@@ -390,6 +390,10 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return an output at the loss that makes it as accurate as was requested, drawn as if it were the only one."""
         return ask.reaching(types, unit)
 
+    def on_columns(self, filled: frozenset[str]) -> Self:  # noqa: ARG002
+        """Return the request on rows of which these columns have a value in every row."""
+        return self
+
     def about_one_of(self, requests: Iterable[AnyRequest[Any]]) -> Self:  # noqa: ARG002
         """Return the request about one of others as that is now, if it is about what one of them does; else itself."""
         return self
@@ -546,6 +550,18 @@ class Request(AnyRequest[HistogramQuery]):
             return ask.reaching(types, unit)
         (drawn_by_itself,) = self._shared([replace(ask, query=at_most(alone(ask.query), unit))])
         return drawn_by_itself.reaching(types, unit)
+
+    def on_columns(self, filled: frozenset[str]) -> Self:
+        """Return the request on rows of which these columns have a value in every row: more outputs may share sums.
+
+        It is the request itself if sharing would cost more in either unit, or take more of a guarantee; or if the loss
+        of an output follows from its error, since shared draws may give a mean a larger bound.
+        """
+        is_fixed = type(self) is not Request or any(ask.within is not None for ask in self.asks)
+        if is_fixed or not filled or self.pipeline.steps:
+            return self
+        shared = replace(self, pipeline=replace(self.pipeline, filled_before=filled)).with_asks(self.asks, self.taken)
+        return shared if costs_no_more(shared.claims, self.claims, as_whole=self.taken is not None) else self
 
     def sharing(self, asks: Sequence[Ask[HistogramQuery]]) -> list[Part]:
         """Return statistics with what tells whose rows contribute: those of the same rows may share sums."""

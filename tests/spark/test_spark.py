@@ -836,6 +836,31 @@ def test_a_cached_answer_goes_where_a_new_one_goes(spark, tmp_path):
     assert budget.answers()["source"].to_list() == ["Spark DataFrame"] * 2
 
 
+@on_both
+def test_columns_that_the_schema_has_without_nulls_share_their_number_of_rows(spark, tmp_path):
+    rows = {"p": range(60), "g": [1, 2] * 30, "x": [3, None] * 30, "y": [1, 4] * 30, "f": [1.5] * 60}
+    pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    for made, expected in (
+        (frame, []),
+        (frame.fillna(0, ["x"]), ["rows, x"]),
+        (frame.fillna(0), ["rows, x, y"]),  # a float may be NaN
+        (frame.fillna(0, ["x"]).withColumn("x", sf.col("x") + sf.col("y")), []),
+    ):
+        budget = dpp.Budget(rho=10**9)
+        grouped = dpp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget).group_by({"g": [1, 2]})
+        means = {name: dpp.mean(name, 0, 10, step=1, rho=10**6) for name in ("x", "y", "f")}
+        query = grouped.agg(rows=dpp.len(rho=10**6), **means)
+        released = to_polars(dp_polars.spark.release(query, made)).sort("g")
+        names = [what.partition(":")[0] for what in budget.log()["what"] if "number of rows" in what]
+        assert [one for one in names if "," in one] == expected
+        assert budget.spent == 4 * 10**6
+        true = to_polars(made).group_by("g").agg(pl.len(), pl.col("x", "y").mean()).sort("g")
+        assert released["rows"].to_list() == true["len"].to_list()
+        for name in ("x", "y"):
+            assert released[name].to_list() == pytest.approx(true[name].to_list(), abs=0.01)
+
+
 def test_other_preprocessing_is_another_data_set(spark, tmp_path):
     pl.DataFrame({"p": range(60), "g": ["a%", "a#"] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
     pl.DataFrame({"p": range(9), "g": ["a%"] * 9, "x": [3.5] * 9}).write_parquet(tmp_path / "more.parquet")

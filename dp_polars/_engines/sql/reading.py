@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dp_polars._base.column_types import must_have
@@ -81,6 +82,53 @@ def has_text(table: Any) -> bool:  # noqa: ANN401
     """Return whether the SQL fully describes an expression, without Python, clocks, randomness or memory."""
     parts = table.op().find((_ops.Impure, _ops.InMemoryTable))
     return all(getattr(part, "__input_type__", None) is _BUILTIN for part in parts)
+
+
+def columns_with_values(table: Any) -> frozenset[str]:  # noqa: ANN401
+    """Return columns that have a value in every row: by their type, or as the last transformations leave them."""
+    known = frozenset(name for name, dtype in table.schema().items() if not dtype.nullable)
+    return known | _filled(table.op())
+
+
+def _filled(node: Node) -> frozenset[str]:
+    if not operations.is_of_ibis(node) or not hasattr(node, "parent"):
+        return frozenset()
+    kind, columns = type(node).__name__, frozenset(node.fields)
+    if kind in ("Filter", "Sort", "DropColumns"):
+        return _filled(node.parent) & columns
+    if kind == "DropNull":
+        every = node.how == "any"
+        names = columns if node.subset is None else frozenset(one.name for one in node.subset)
+        return _filled(node.parent) | (names if every else frozenset())
+    if kind == "FillNull":
+        return _filled(node.parent) | (
+            frozenset(node.replacements) if _maps_to_values(node.replacements) else frozenset()
+        )
+    if kind == "Project":
+        before = _filled(node.parent)
+        return frozenset(name for name, value in node.values.items() if _has_value(value, node.parent, before))
+    return frozenset()
+
+
+def _maps_to_values(replacements: Any) -> bool:  # noqa: ANN401
+    return isinstance(replacements, Mapping) and all(map(_is_value, replacements.values()))
+
+
+def _is_value(one: Any) -> bool:  # noqa: ANN401
+    if isinstance(one, _ops.Literal):
+        one = one.value
+    return isinstance(one, (bool, int)) or (isinstance(one, Decimal) and one.is_finite())
+
+
+def _has_value(value: Node, parent: Node, before: frozenset[str]) -> bool:
+    """Return whether there is a value in every row: of a column as it is, or by a constant in the place of null."""
+    if isinstance(value, _ops.Field):
+        return value.rel == parent and value.name in before
+    if not isinstance(value, _ops.Coalesce):
+        return False
+    # Other values may be made null where they would raise (`Dialect.admit`).
+    *columns, last = value.arg
+    return all(isinstance(one, _ops.Field) for one in columns) and isinstance(last, _ops.Literal) and _is_value(last)
 
 
 class _Reader:
