@@ -838,7 +838,7 @@ def test_a_cached_answer_goes_where_a_new_one_goes(spark, tmp_path):
 
 @on_both
 def test_columns_that_the_schema_has_without_nulls_share_their_number_of_rows(spark, tmp_path):
-    rows = {"p": range(60), "g": [1, 2] * 30, "x": [3, None] * 30, "y": [1, 4] * 30, "f": [1.5] * 60}
+    rows = {"p": range(60), "g": [1, 2] * 30, "x": [3, 3, None, None] * 15, "y": [1, 4] * 30, "f": [1.5] * 60}
     pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
     frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
     for made, expected in (
