@@ -843,9 +843,9 @@ def test_columns_that_the_schema_has_without_nulls_share_their_number_of_rows(sp
     frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
     for made, expected in (
         (frame, []),
-        (frame.fillna(0, ["x"]), ["rows, x"]),
-        (frame.fillna(0), ["rows, x, y"]),  # a float may be NaN
-        (frame.fillna(0, ["x"]).withColumn("x", sf.col("x") + sf.col("y")), []),
+        (frame.withColumn("x", sf.coalesce("x", sf.lit(0))), ["rows, x"]),
+        (frame.select("p", "g", *(sf.coalesce(one, sf.lit(0)).alias(one) for one in "xyf")), ["rows, x, y"]),
+        (frame.select("p", "g", "f", "y", (sf.coalesce("x", sf.lit(0)) + sf.col("y")).alias("x")), []),
     ):
         budget = dpp.Budget(rho=10**9)
         grouped = dpp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget).group_by({"g": [1, 2]})
