@@ -370,7 +370,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_released(tmp_path):
     if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"]).returncode:
         pytest.skip("mounting a tiny disk is not permitted here; the limit on file sizes stands for it")
     with closing(Spender("unshare", "--mount")) as spender:
-        for size in range(40, 72, 4):
+        for size in range(48, 80, 4):
             folder = tmp_path / str(size)
             folder.mkdir()
             path, end = folder / "ledger.db", tmp_path / "end"
