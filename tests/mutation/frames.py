@@ -352,6 +352,8 @@ MUTANTS = [
     _polars_in_memory("_engines/polars/people:people_by_key", "_keys_of_people(person_keys, names).filter(somebody)",
         "_keys_of_people(person_keys, names)", "rows of nobody count as one person's in keys",
         "::test_people_of_every_type_are_neither_merged_nor_divided"),
+    _polars_in_memory("_engines/polars/people:_places", "cut.spec.columns", "False",
+        "numbers of rows with a value are those of all rows", "::test_numbers_of_each_person_are_those_by_hand"),
     _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(is_a_person(unit, schema))", "",
         "rows of nobody count as one person's, of whom rows are cut",
         "::test_people_of_every_type_are_neither_merged_nor_divided"),

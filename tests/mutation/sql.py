@@ -126,6 +126,8 @@ MUTANTS = [
         "within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)",
         "_nearest(found * integer(steps) if steps > 1 else found, per, dialect)",
         "values beyond the bounds count in full"),
+    _arithmetic("_engines/sql/arithmetic:_by_comparing", "(np.diff(values) == 1).all()", "True",
+        "ends with gaps between them count as neighbours", "-k 'beyond_ends and duckdb'"),
     _arithmetic("_engines/sql/arithmetic:_units_of_floats", "value > last", "value < first",
         "floats beyond the bounds count in full", "-k weights_of_floats"),
     _duck_db("_engines/sql/bounding:packed", "_bits((low, high + 1))", "_bits((low, high))",
