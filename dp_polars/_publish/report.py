@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 import polars as pl
 
-from dp_polars._accounting.terms import exact
 from dp_polars._base.calls import called
 from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
@@ -450,7 +449,7 @@ def _found(query: PrivateQuery, labels: Labels) -> Iterator[str]:
         low, high = (text_of(max(one.people + end, 0)) for end in (-one.bound, one.bound))
         has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
         kind = "clipping bound" if one.is_bound else "limit"
-        what = f"the {kind} of {exact(one.value)}{' candidates' * (one.what == 'max_candidates')}"
+        what = f"the {kind} of {one.shown}{' candidates' * (one.what == 'max_candidates')}"
         people = f"about {text_of(max(one.people, 0))} people {has} ({low} to {high})"
         lost = f"; {one.loss_in_words}" if one.lost_bound else ""
         yield f"{of}: {what} was found privately; {people}{lost}."

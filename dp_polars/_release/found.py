@@ -8,6 +8,7 @@ from fractions import Fraction
 from dp_polars._accounting.terms import exact
 from dp_polars._base.numbers import show
 from dp_polars._statistics.limits import What, is_bound
+from dp_polars._statistics.statistic import by_thousands
 
 #: The name of the selection of groups.
 THE_GROUPS = "the groups"
@@ -38,6 +39,10 @@ class Found:
         return is_bound(self.what)
 
     @property
+    def shown(self) -> str:
+        return by_thousands(exact(self.value))
+
+    @property
     def is_large(self) -> bool:
         """Whether more is lost than the noise of the answers hides, with probability 0.95 at least."""
         return self.noise is not None and self.lost - self.lost_bound > self.noise
@@ -55,7 +60,7 @@ class Found:
     def warning(self) -> str:
         """The first line of a report, if more is lost than the noise hides."""
         return (
-            f"{self.what}={exact(self.value)} changes {', '.join(self.outputs)} by more than the noise does: "
+            f"{self.what}={self.shown} changes {', '.join(self.outputs)} by more than the noise does: "
             f"{self.loss_in_words}, which no confidence interval covers."
         )
 
@@ -63,7 +68,7 @@ class Found:
         low, high = max(self.people - self.bound, 0), max(self.people + self.bound, 0)
         beyond = "people are below it" if self.what == "lower" else "people are beyond it"
         lost = f"; {self.loss_in_words}" if self.lost_bound else ""
-        return f"{self.name}: {exact(self.value)} ({low:,} to {high:,} {beyond}{lost})"
+        return f"{self.name}: {self.shown} ({low:,} to {high:,} {beyond}{lost})"
 
 
 def _amount(value: Fraction) -> str:

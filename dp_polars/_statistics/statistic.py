@@ -332,12 +332,12 @@ FOUND_FIRST = "Clipping bounds are found privately, before the answer."
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
     """Describe clipping: quantiles are those of clipped values, too."""
-    low, high = _grouped(low), _grouped(high)
+    low, high = by_thousands(low), by_thousands(high)
     beyond = f"{what} below {low} count as {low}, and {what.lower()} above {high} as {high}"
     return f"{beyond}, which no confidence interval covers."
 
 
-def _grouped(value: object) -> str:
+def by_thousands(value: object) -> str:
     """Return a bound with commas between thousands, from five digits on: four may be a year."""
     text = str(value).removesuffix(".0")
     return re.sub(r"^-?\d{5,}(?![^.])", lambda digits: f"{int(digits[0]):,}", text)
