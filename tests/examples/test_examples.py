@@ -113,7 +113,7 @@ def test_the_report_is_near_the_truth_and_says_what_is_cut(example, flights, tmp
     example["main"](tmp_path)
     said = capsys.readouterr().out
     assert (tmp_path / "flights.png").stat().st_size > 20_000
-    assert "spent=6.8185 (delta 0.000001), remaining=0.1815" in said
+    assert "spent=5.6385 (delta 0.000001), remaining=1.3615" in said
     known = flights.drop_nulls("tailnum")
     of_planes = known.group_by("tailnum").agg(pl.len(), airports=pl.col("origin").n_unique())
     assert of_planes["airports"].max() == 3
