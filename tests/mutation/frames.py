@@ -220,7 +220,7 @@ MUTANTS = [
         "::test_the_cell_of_more_than_32_bits_has_its_group"),
     _frame("NO_FILTER_IN_SCANS", "predicate_pushdown=False", "",
         "a filter that is pushed into a scan makes one row decide whether others are read",
-        "::test_nobody_decides_which_rows_of_a_dataset_are_read"),
+        "::test_nobody_decides_which_rows_of_a_parquet_file_are_read"),
     _polars_engine("in_parts", 'compared(name, schema).hash(int.from_bytes(os.urandom(8), "little"))',
         "pl.int_range(pl.len())", "people are divided by the places of their rows",
         "engines/test_conformance.py::TestPolarsInParts::test_rows_and_people_are_counted_as_by_the_reference"),
