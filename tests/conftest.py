@@ -1,10 +1,16 @@
 """What all tests share."""
 
+import secrets
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
 from hypothesis import Phase, settings
+
+from dp_polars._base import numbers
 
 # How long an example takes says more about who else uses the machine than about the code.
 settings.register_profile("no deadline", settings(), deadline=None)
@@ -21,6 +27,39 @@ MOST_CASES = 2
 MOST_OF = {"tests/spark": 1 / 6, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}
 # Files of which each case is a mechanism of its own.
 OF_EACH = {"test_quick_laws.py"}
+
+
+# With `--noise-by TEXT`, all noise of a test follows from the text and the test's name, and that of a fixture from the
+# fixture's name: a run can be repeated. Without, each run draws other noise.
+NOISE = Random()
+
+
+def pytest_configure(config):
+    if config.getoption("--noise-by") is not None:
+        numbers.os = SimpleNamespace(urandom=lambda size: NOISE.randbytes(size))
+        secrets.randbits = lambda bits: NOISE.getrandbits(bits)
+
+
+@contextmanager
+def noise_of(config, name):
+    before = NOISE.getstate()
+    NOISE.seed(f"{config.getoption('--noise-by')} {name}")
+    try:
+        yield
+    finally:
+        NOISE.setstate(before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    with noise_of(request.config, f"{request.node.nodeid} {fixturedef.argname} {getattr(request, 'param', '')}"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    with noise_of(item.config, item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,6 +90,7 @@ def pytest_addoption(parser):
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
     parser.addoption("--quarter-by", metavar="TEXT", help="of alike cases try a quarter, the same for the same text")
+    parser.addoption("--noise-by", metavar="TEXT", help="draw the same noise for the same text, not other in each run")
     parser.addoption(
         "--dpbench",
         type=Path,

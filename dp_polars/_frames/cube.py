@@ -258,7 +258,7 @@ class Cube(Unchanging):
         plan, found = self._plan, None
         measured = self._measured
         if is_installed() and cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
-            model = fit(plan.sizes, measured)
+            model = fit(plan.sizes, measured, degrees=plan.degrees)
             off = sum(
                 float(np.square(model.table(one.axes) - one.counts).sum()) / one.noise.variance for one in measured
             )
@@ -295,7 +295,7 @@ class Cube(Unchanging):
                 "Hint: fewer tables; or private.synthetic(…), which chooses the tables that matter."
             )
             raise ValueError(msg)
-        return fit(plan.sizes, measured)
+        return fit(plan.sizes, measured, degrees=plan.degrees)
 
     @property
     def _measured(self) -> list[Measured]:

@@ -81,11 +81,16 @@ class Model:
 
 
 def fit(
-    sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = None, places: Iterable[Axes] = ()
+    sizes: Axes,
+    measured: Sequence[Measured],
+    warm_start: Model | None = None,
+    places: Iterable[Axes] = (),
+    degrees: int | None = None,
 ) -> Model:
     """Return the model of the largest entropy among those nearest to all tables, weighted by their noise.
 
     `places`: tables that change nothing. But a model that has them, measured or not, is fitted by the same program.
+    `degrees`: how many independent draws the tables are of, if they agree: as many as they have cells, if None.
     """
     mbi, domain = imported(), domain_of(sizes)
     counts = dict[Axes, Floats]((axes, np.zeros(math.prod(sizes[axis] for axis in axes))) for axes in places)
@@ -110,8 +115,8 @@ def fit(
 
         model = estimated(_ENOUGH, warm_start)
         off = [weights[axes] * np.square(model.table(axes) - counts[axes] / weights[axes]).sum() for axes in known]
-        explained = sum(off) <= sum(len(counts[axes]) for axes in known)
-        return model if explained else estimated(_EXACT, model)
+        explained = sum(len(counts[axes]) for axes in known) if degrees is None else degrees  # by noise, on average
+        return model if sum(off) <= explained else estimated(_EXACT, model)
 
 
 def domain_of(sizes: Axes) -> Any:  # noqa: ANN401
