@@ -244,7 +244,7 @@ def test_sums_beyond_64_bits_are_clamped(engine):
 
 
 # What statements call their tables, but for random bits, and parts of them.
-NAMES = ["dp_polars_0", "dp_polars_1", "dp_polars_4611686018427387909_0", "counted", "row"]
+NAMES = [*(f"dp_polars_{number}" for number in range(6)), "dp_polars_4611686018427387909_0", "counted", "row"]
 
 
 @pytest.mark.parametrize(
