@@ -224,22 +224,19 @@ def _in_unit_by(outputs: Sequence[Typed], requests: Requests, target: Loss, *, b
     weights = [claim._loss_weight for claim in claims]
     if not any(claim._is_open for claim in claims):  # their losses are; of different units, in the one that all have
         weights = [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
+
+    def in_unit_of(request: AnyRequest[Any], ask: Ask[Any], types: Columns, weight: Fraction | None) -> Ask[Any]:
+        if weight is not None:
+            return replace(ask, query=ask.query.in_unit(target.unit))
+        return request.reaching(ask, types, target.unit) if by_itself else ask.reaching(types, target.unit)
+
     of_each = [request for request in requests for _ in request.every]
     in_unit = [
-        replace(ask, query=ask.query.in_unit(target.unit))
-        if weight is not None
-        else request.reaching(ask, types, target.unit)
-        if by_itself
-        else ask.reaching(types, target.unit)
-        for (ask, types), weight, request in zip(outputs, weights, of_each, strict=True)
+        in_unit_of(request, *output, weight) for request, output, weight in zip(of_each, outputs, weights, strict=True)
     ]
-    is_open = any(claim._is_open for claim in claims)
-    gone = (
-        cost([one for one in _claims_of(requests, in_unit) if not one._is_open], target.unit)
-        if is_open
-        else Fraction(0)
-    )
-    if is_open:  # those that share sums need less
+    gone = Fraction(0)
+    if any(claim._is_open for claim in claims):  # those that share sums need less
+        gone = cost([one for one in _claims_of(requests, in_unit) if not one._is_open], target.unit)
         needed = _with_requests(requests, in_unit, lambda request: request.needed)
         weights = [None if weight is None else weight * part for weight, part in zip(weights, needed, strict=True)]
     rest, parts = target.value - gone, sum(weight for weight in weights if weight is not None)

@@ -72,8 +72,10 @@ class QueryTexts:
             of_person = [spec.limits, spec.people, spec.weight, query.in_parts]
             of_claim = [claim.mechanism, claim.loss.unit, claim.contributions, claim.neighboring_relation]
             types = written(output.types if which == "values" else None)
-            rows.append(json.dumps([facts_of(ask, columns), which, types, of_all, written([*of_person, *of_claim])]))
-            values = digest_of_text(json.dumps([facts_of(ask, ask.columns), written(output.types)]))
+            facts = facts_of(ask, ask.columns)
+            of_rows = facts if columns is ask.columns else facts_of(ask, columns)
+            rows.append(json.dumps([of_rows, which, types, of_all, written([*of_person, *of_claim])]))
+            values = digest_of_text(json.dumps([facts, written(output.types)]))
             formula = written(query.alone if isinstance(query, Measure) else query, but="claim")
             statistics.append(Texts(values, json.dumps(formula), output.types))
         return cls(request, work, tuple(rows), tuple(statistics))
