@@ -14,6 +14,8 @@ import polars as pl
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 #: Whether this code runs within `silenced`.
 is_silenced = ContextVar("is_silenced", default=False)
@@ -57,7 +59,7 @@ def silenced(function: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
-def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
+def in_parallel(work: Callable[[A, B], T], parts: Sequence[tuple[A, B]]) -> list[T]:
     """Return the results of all parts in order, from silenced threads, as many as Polars uses."""
     work = silenced(work)
     if len(parts) == 1:

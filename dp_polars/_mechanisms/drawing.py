@@ -30,7 +30,7 @@ from dp_polars._base.numbers import (
 from dp_polars._base.silence import in_parallel
 from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import histograms
-from dp_polars._mechanisms.histograms import Histogram, RowsByGroup, Runs, Score, Slots
+from dp_polars._mechanisms.histograms import Histogram, Runs, Score, SingleRows, Slots
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, race
 
 T = TypeVar("T")
@@ -250,8 +250,9 @@ def _runs(rows: SignedInts, size: int) -> Runs:
 
 def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
     """Return one code per group, shape (g,); a uniform one for a group without rows."""
-    if isinstance(histogram, RowsByGroup) and draw.score.ranks is not None:
-        return draw_from_rows(draw, histogram.rows, histogram.lengths)
+    if isinstance(histogram, SingleRows) and draw.score.ranks is not None:
+        drawn = _draw_selected(draw, draw.score.ranks, histogram) if histogram.may_select else None
+        return draw_from_rows(draw, *histogram.by_group()) if drawn is None else drawn
     parts = of_group_slices(partial(draw_from_runs, draw), histogram)
     return np.concatenate([np.empty(0, np.int64), *parts])
 
@@ -284,10 +285,24 @@ def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
     return _draw_from_blocks(draw, runs)
 
 
-def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
-    """Draw quantiles from the runs near enough to matter; None if these are not far fewer than all.
+def _draw_selected(draw: Draw, alpha: Fraction, rows: SingleRows) -> Ints | None:
+    """Draw quantiles from rows in any order; None if too many are near enough to matter."""
+    far = far_gap(draw, alpha)
+    runs = rows.near(lambda totals: near_ranks(totals, alpha, far))
+    if runs is None:
+        return None
+    drawn = _draw_near_runs(draw, alpha, runs, rows.of_group)
+    return _draw_from_blocks(draw, runs) if drawn is None else drawn
+
+
+def _draw_near_runs(
+    draw: Draw, alpha: Fraction, runs: Runs, all_of: Callable[[int], Runs] | None = None
+) -> Ints | None:
+    """Draw quantiles from the runs near enough to matter; None if these are all, or not far fewer.
 
     A run is near if it has a row of a rank in `near_ranks`.
+
+    `all_of`: group -> all of its runs, if `runs` may lack some that are not near. Then None means that it lacks none.
     """
     ends, before = np.cumsum(runs.sizes), starts(runs.totals)
     first, last = near_ranks(runs.totals, alpha, far_gap(draw, alpha))
@@ -297,7 +312,7 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
     start = np.searchsorted(running, before + first, side="right")
     stop = np.minimum(np.searchsorted(running, before + last, side="right") + 1, ends)
     sizes = stop - start
-    if 2 * sizes.sum() >= len(runs.codes):
+    if all_of is None and 2 * sizes.sum() >= len(runs.codes):
         return None
     at = positions(start, sizes)
     near_runs = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
@@ -305,10 +320,12 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
     low = np.where(first > 0, runs.codes[np.minimum(start, len(runs.codes) - 1)], 0)
     high = np.where(last < runs.totals, runs.codes[stop - 1] + 1, draw.size)
 
-    def complete(group: int) -> Slots:
+    def own(group: int) -> Runs:
         part = slice(ends[group] - runs.sizes[group], ends[group])
-        whole = Runs(runs.codes[part], runs.below[part], runs.upto[part], runs.sizes[[group]], runs.totals[[group]])
-        return draw.score.slots(whole, draw.size)
+        return Runs(runs.codes[part], runs.below[part], runs.upto[part], runs.sizes[[group]], runs.totals[[group]])
+
+    def complete(group: int) -> Slots:
+        return draw.score.slots((all_of or own)(group), draw.size)
 
     slots = histograms.quantile_slots(near_runs, draw.size, alpha, low, high)
     code, offset = draw_from_slots(draw, slots, low + (draw.size - high), complete)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, partial
-from typing import Any, Protocol, TypeVar
+from threading import Lock
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import ALL
@@ -24,11 +26,14 @@ from dp_polars._base.numbers import (
     reduced,
     run_starts,
     slices,
+    sorted_words,
     starts,
 )
 from dp_polars._base.silence import in_parallel
 
 T = TypeVar("T")
+# Parts of single rows: the group and the code of each row.
+Rows: TypeAlias = "Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]"
 
 # Rows, and cells of a dense histogram, per batch of a thread.
 _SLICE_ROWS = 1 << 20
@@ -105,7 +110,7 @@ class Histogram:
         if not len(codes):
             return self
         first = run_starts(groups, codes)
-        return self.of_cells(groups[first], codes[first], np.add.reduceat(weights, first), len(self.sizes))
+        return Histogram.of_cells(groups[first], codes[first], np.add.reduceat(weights, first), len(self.sizes))
 
     @property
     def totals(self) -> Ints:
@@ -122,8 +127,14 @@ class Histogram:
         return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
 
 
-class RowsByGroup(Histogram):
-    """The histogram of rows that are sorted by group, counted on first use.
+# Cells of the table in which rows are counted roughly: it stays in the cache. Each group has `_FEWEST_BINS` or more.
+_BINS, _FEWEST_BINS = 1 << 16, 1 << 6
+# Up to this many rows are sorted rather than counted roughly again. Rows are selected up to this part of all, 1/8.
+_FEW_ROWS, _FEW_OF = 1 << 16, 8
+
+
+class SingleRows(Histogram):
+    """The histogram of single rows in any order, counted on first use.
 
     Quantiles are drawn from the rows of the ranks near them. If few values are equal, selecting these rows is several
     times as fast as counting all values.
@@ -131,16 +142,20 @@ class RowsByGroup(Histogram):
     Parameters
     ----------
     rows
-        The code of each row.
-    lengths
-        Shape (g,): how many rows each group has.
+        Parts of the rows.
+    groups
+        The number of groups.
     size
         The number of codes.
     """
 
-    def __init__(self, rows: NDArray[np.unsignedinteger], lengths: Ints, size: int) -> None:
-        self.rows, self.lengths = rows, lengths
-        self._counted = cache(lambda: Histogram.of_rows(rows, None, lengths, size))
+    def __init__(self, rows: Rows, groups: int, size: int) -> None:
+        self.rows, self.groups, self.size = rows, groups, size
+        self._counted = cache(self._count)
+
+    def _count(self) -> Histogram:
+        codes, lengths = self.by_group()
+        return Histogram.of_rows(codes, None, lengths, self.size)
 
     @property
     def codes(self) -> Ints:
@@ -153,6 +168,116 @@ class RowsByGroup(Histogram):
     @property
     def sizes(self) -> Ints:
         return self._counted().sizes
+
+    def by_group(self) -> tuple[NDArray[np.unsignedinteger], Ints]:
+        """Return the codes group after group, and each group's number of rows."""
+        lengths = np.zeros(self.groups, np.int64)
+        nothing = np.empty(0, np.uint8), np.empty(0, np.uint8)
+        groups, codes = (np.concatenate(column) for column in zip(nothing, *self.rows, strict=True))
+        # As columns of a frame with two names: Polars 1 confuses two arrays of equal name and length in its plans.
+        rows = pl.DataFrame({"group": groups, "code": codes}).group_by("group").agg("code").sort("group")
+        lengths[rows["group"].to_numpy()] = rows["code"].list.len().to_numpy()
+        return rows["code"].explode(empty_as_null=False).to_numpy(), lengths
+
+    def of_group(self, group: int) -> Runs:
+        """Return all runs of one group."""
+        parts = [codes[groups == group].astype(np.int64) for groups, codes in self.rows]
+        codes = np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+        first = run_starts(codes)
+        return Runs.of_counts(codes[first], lengths_from(first, len(codes)), np.array([len(first)]))
+
+    @property
+    def may_select(self) -> bool:
+        """Whether `near` is faster than sorting by group."""
+        return self.groups * _FEWEST_BINS <= _BINS
+
+    def near(self, ranks: Callable[[Ints], tuple[Ints, Ints]]) -> Runs | None:
+        """Return each group's runs that have a row of some ranks, and perhaps neighbouring ones.
+
+        None: these are too many.
+
+        `ranks`: each group's number of rows -> its first rank, and the rank after its last one.
+
+        Rows are counted in few bins for each group. The rows in bins with these ranks stay, and are counted in
+        narrower bins, until they are few.
+        """
+        rows, shift = self.rows, 64
+        least = min((int(codes.min()) for _, codes in rows if len(codes)), default=0)
+        width = max((int(codes.max()) for _, codes in rows if len(codes)), default=0) - least + 1
+        base, below = np.full(self.groups, least), np.zeros(self.groups, np.int64)
+        totals = first = last = below
+        while shift == 64 or sum(len(codes) for _, codes in rows) > _FEW_ROWS:
+            narrower = max((width - 1).bit_length() - (_BINS // self.groups).bit_length() + 1, 0)
+            if narrower >= shift:  # the bins with these ranks are many
+                break
+            is_first, shift = shift == 64, narrower
+            bins = ((width - 1) >> shift) + 1
+            counts = _counted_in_bins(rows, base, shift, bins)
+            upto = np.cumsum(counts, axis=1) + below[:, None]
+            if is_first:
+                totals = upto[:, -1].copy()
+                first, last = ranks(totals)
+                if (last - first).sum() * _FEW_OF > totals.sum() + _FEW_ROWS:
+                    return None
+            is_near = (counts > 0) & (upto > first[:, None]) & (upto - counts < last[:, None])
+            low, high = is_near.argmax(axis=1), bins - is_near[:, ::-1].argmax(axis=1)
+            some = np.flatnonzero(is_near.any(axis=1))
+            below[some] = (upto - counts)[some, low[some]]
+            if not shift:  # a bin is a code
+                groups, places = np.nonzero(is_near)
+                return self._of_near(groups, base[groups] + places, counts[groups, places], below, totals)
+            rows = _in_bins(rows, base, shift, is_near)
+            base += low << shift
+            width = int(((high - low)[some] << shift).max(initial=1))
+        bits = np.uint64((self.size - 1).bit_length())
+        parts = [groups.astype(np.uint64) << bits | codes.astype(np.uint64) for groups, codes in rows]
+        cells = sorted_words(np.concatenate([np.empty(0, np.uint64), *parts]))
+        begins = run_starts(cells)
+        groups = (cells[begins] >> bits).view(np.int64)
+        codes = (cells[begins] & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
+        return self._of_near(groups, codes, lengths_from(begins, len(cells)), below, totals)
+
+    def _of_near(self, groups: Ints, codes: Ints, counts: Ints, below: Ints, totals: Ints) -> Runs:
+        """Return runs, if each group has a number of rows below its first one."""
+        sizes = np.bincount(groups, minlength=self.groups)
+        runs = Runs.of_counts(codes, counts, sizes)
+        return Runs(codes, runs.below + below[groups], runs.upto + below[groups], sizes, totals)
+
+
+def _bin_of(groups: NDArray[np.integer], codes: NDArray[np.integer], base: Ints, shift: int, bins: int) -> Ints:
+    """Return the bin of each row: its code's distance from its group's base, without the last bits."""
+    found = groups.astype(np.int64)
+    place = codes.astype(np.int64)
+    place -= base[:1] if (base == base[0]).all() else base[found]
+    place >>= shift
+    found *= bins
+    found += place
+    return found
+
+
+def _counted_in_bins(rows: Rows, base: Ints, shift: int, bins: int) -> Ints:
+    """Return the number of rows in each bin, shape (g, bins)."""
+    total = np.zeros(len(base) * bins, np.int64)
+    lock = Lock()
+
+    def count(groups: NDArray[np.integer], codes: NDArray[np.integer]) -> None:
+        counts = np.bincount(_bin_of(groups, codes, base, shift, bins), minlength=len(total))
+        with lock:
+            np.add(total, counts, out=total)
+
+    in_parallel(count, rows)
+    return total.reshape(len(base), bins)
+
+
+def _in_bins(rows: Rows, base: Ints, shift: int, chosen: NDArray[np.bool_]) -> Rows:
+    """Return the rows in chosen bins."""
+    is_chosen = chosen.ravel()
+
+    def choose(groups: NDArray[np.integer], codes: NDArray[np.integer]) -> tuple[NDArray[Any], NDArray[Any]]:
+        at = np.flatnonzero(is_chosen[_bin_of(groups, codes, base, shift, chosen.shape[1])])
+        return groups[at], codes[at]
+
+    return in_parallel(choose, rows)
 
 
 def is_dense(size: int, codes: NDArray[np.integer], lengths: Ints) -> bool:

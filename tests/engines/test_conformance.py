@@ -56,9 +56,10 @@ class TestPolarsInSmallBatches(OfPolars):
 
 
 class TestPolarsByHashing(OfPolars):
-    """As where there are more cells than an array has room for."""
+    """As where there are more cells than an array has room for. Single rows of several parts are held together."""
 
     engine = "auto"
+    partitions = 2
 
     @pytest.fixture(autouse=True)
     def no_room(self, monkeypatch):

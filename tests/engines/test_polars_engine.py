@@ -14,7 +14,7 @@ from dp_polars._engines.polars.engine import PolarsEngine, count
 from dp_polars._engines.polars.people import AlikeSpecs
 from dp_polars._engines.polars.rows import in_parts
 from dp_polars._mechanisms import drawing
-from dp_polars._mechanisms.drawing import draw_from_rows, draw_groups
+from dp_polars._mechanisms.drawing import draw_groups
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.protection import Layout, Limits
 from tests.engines.conformance import CODES, FLAVOURS, GROUPS, visits
@@ -63,7 +63,7 @@ WAYS = {
     "hashed, or held": {"engine._MOST_COUNTERS": 0},
     "held of joined keys": {"engine._MOST_COUNTERS": 0, "engine._MOST_COMBINATIONS": 0},
     "held in small batches": HELD,
-    "too many to hold": {**HELD, "engine._MOST_HELD": 120},
+    "too many to hold": {**HELD, "held._MOST_HELD": 120},
 }
 
 
@@ -381,18 +381,23 @@ def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
 @pytest.mark.parametrize("most", [10**6, 3], ids=["held", "added up"])
 def test_quantiles_of_a_fine_grid_are_drawn_from_rows(most, monkeypatch):
     """Of groups with rows, without any, and of rows without a value; also where these are too many to hold."""
-    monkeypatch.setattr(polars_engine, "_MOST_HELD", most)
+    monkeypatch.setattr("dp_polars._engines.polars.held._MOST_HELD", most)
     drawn = []
-    monkeypatch.setattr(drawing, "draw_from_rows", lambda *given: drawn.append(1) or draw_from_rows(*given))
+    selected = drawing._draw_selected
+    monkeypatch.setattr(drawing, "_draw_selected", lambda *given: drawn.append(1) or selected(*given))
     frame = pl.DataFrame({"k": [0, 2, 2, 2, 3, 9], "x": [7, 5, 10**8, 4, None, 1]})
     grid = dpp.grid(0, 10**9, step=1)
     asked = [dpp.quantile("x", alpha, grid, epsilon=10**6).alias(f"{alpha}") for alpha in (0.1, 0.5)]
     several = dpp.quantile("x", [0.5, 0.9], grid, epsilon=10**6).alias("both")
-    found = frame.lazy().dp.protect(None).group_by({"k": range(4)}).agg(*asked, several).release()
+    ends = dpp.median("x", grid, confidence=0.95, epsilon=10**6).alias("ends")
+    found = frame.lazy().dp.protect(None).group_by({"k": range(4)}).agg(*asked, several, ends).release(intervals=True)
     assert found["0.1"].to_list()[0::2] == [7, 4]
     assert found["0.5"].to_list()[0::2] == [7, 5]
     assert found["both"].to_list()[2] == [5, 10**8]
-    assert len(drawn) == (2 if most > 3 else 0)
+    assert found["ends"].to_list()[0::2] == [7, 5]
+    assert ((found["ends_low"] <= found["ends"]) & (found["ends"] <= found["ends_high"])).all()
+    assert found["ends_low"][2] == 4
+    assert len(drawn) == (3 if most > 3 else 0)
 
 
 def test_a_draw_of_no_group_is_empty():

@@ -11,8 +11,8 @@ from hypothesis import event, given, settings
 from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import drawing, racing
 from dp_polars._mechanisms import histograms as of_histograms
-from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
-from dp_polars._mechanisms.histograms import Runs
+from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs, draw_groups
+from dp_polars._mechanisms.histograms import Runs, SingleRows
 from dp_polars._mechanisms.racing import LAWS, Winners
 from tests.privacy.datasets import all_counts, as_rows, built_gaps, gaps_of, score_of, scores_of
 from tests.registry import MECHANISMS
@@ -44,7 +44,36 @@ def from_blocks(draw, codes, lengths):
     return drawing._draw_from_blocks(draw, histogram_of(draw, codes, lengths))
 
 
-@pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks])
+def single_rows(size, codes, lengths):
+    """The rows in any order, in parts, and only those that contribute."""
+    order = np.random.default_rng(1).permutation(len(codes))
+    groups, codes = np.repeat(np.arange(len(lengths), dtype=np.uint16), lengths)[order], codes[order]
+    parts = np.array_split(np.flatnonzero(codes < size), 3)
+    return SingleRows([(groups[part], codes[part]) for part in parts], len(lengths), size)
+
+
+def from_single_rows(draw, codes, lengths):
+    return draw_groups(draw, single_rows(draw.size, codes, lengths))
+
+
+@contextmanager
+def few_bins(groups):
+    """Rows are counted in two to four bins for each group, again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("_BINS", 4 * groups), ("_FEWEST_BINS", 1), ("_FEW_ROWS", 0), ("_FEW_OF", 0)):
+            patch.setattr(of_histograms, name, value)
+        yield
+
+
+def in_few_bins(draw, codes, lengths):
+    with few_bins(len(lengths)):
+        return from_single_rows(draw, codes, lengths)
+
+
+HELD = [from_single_rows, in_few_bins]
+
+
+@pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks, *HELD])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_all_small_data_sets_get_their_scores(way, alpha):
     for size, rows in ((4, 5), (3, 7)):
@@ -73,7 +102,7 @@ def test_all_ways_build_the_same_scores(rows, alpha, rate):
     size, codes, lengths = rows
     counts = counts_of(size, codes, lengths)
     draw = Draw(size, score_of(alpha), rate, LAWS["exponential"])
-    for way in [*WAYS, from_runs, from_blocks]:
+    for way in [*WAYS, from_runs, from_blocks, *HELD]:
         assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
@@ -84,7 +113,8 @@ def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
     counts = counts_of(size, codes, lengths)
     with near_ends():
         draw = Draw(size, score_of(alpha), Fraction(rate), LAWS["exponential"])
-        assert (built_gaps(drawing._draw_sparse, draw, codes, lengths) == gaps_of(counts, alpha)).all()
+        for way in [drawing._draw_sparse, *HELD]:
+            assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
 @st.composite
@@ -123,11 +153,59 @@ def test_runs_of_large_and_small_groups_are_cut(alpha, rate):
     draw, rows = Draw(300, score_of(alpha), Fraction(rate), LAWS["exponential"]), as_rows(counts)
     runs = histogram_of(draw, *rows)
     assert drawing._draw_near_runs(draw, alpha, runs) is not None
-    assert (built_gaps(from_runs, draw, *rows) == gaps_of(counts, alpha)).all()
+    for way in [from_runs, *HELD]:
+        assert (built_gaps(way, draw, *rows) == gaps_of(counts, alpha)).all()
+
+
+SPREADS = {
+    "even": lambda rng, size: rng.integers(0, size, 5000),
+    "in a corner": lambda rng, size: np.minimum(rng.integers(0, 200, 5000), size - 1),
+    "one value": lambda rng, size: np.full(5000, size // 3),
+    "both ends": lambda rng, size: np.where(rng.random(5000) < 0.5, 0, size - 1),
+    "few": lambda rng, size: rng.choice(rng.integers(0, size, 5), 5000),
+    "none": lambda rng, size: np.empty(0, np.int64),
+}
+
+
+@pytest.mark.parametrize("bins", [4, 64, 1 << 16])
+@pytest.mark.parametrize("size", [1, 2, 1000, 10**9, 2**53])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_selected_runs_are_those_of_a_sort(spread, size, bins, monkeypatch):
+    """All rows of the ranks are selected, with the true number of rows below each code, and few others."""
+    monkeypatch.setattr(of_histograms, "_BINS", bins)
+    monkeypatch.setattr(of_histograms, "_FEW_ROWS", 0)
+    monkeypatch.setattr(of_histograms, "_FEW_OF", 1)
+    rng = np.random.default_rng(size)
+    codes = SPREADS[spread](rng, size)
+    groups = rng.choice([0, 2, 3], len(codes))
+    groups[:1] = 3  # a group without rows, and perhaps one of a single row
+    codes, groups = np.append(codes, size - 1)[-5000:], np.append(groups, 1)[-5000:]
+    parts = [(groups[i::3].astype(np.uint8), codes[i::3].astype(np.uint64)) for i in range(3)]
+    first, last = np.array([0, 0, 700, 1600, 0]), np.array([3, 1, 720, 2000, 0])
+    totals = np.bincount(groups, minlength=5)
+    first, last = np.minimum(first, totals), np.minimum(last, totals)
+    seen = []
+    runs = SingleRows(parts, 5, size).near(lambda each: seen.append(each) or (first, last))
+    assert [each.tolist() for each in seen] == [totals.tolist()]
+    assert runs.totals.tolist() == totals.tolist()
+    bounds = np.cumsum([0, *runs.sizes])
+    for group in range(5):
+        own = slice(bounds[group], bounds[group + 1])
+        ascending = np.sort(codes[groups == group])
+        found = runs.codes[own]
+        assert set(found) >= set(ascending[first[group] : last[group]])
+        assert (np.diff(found) > 0).all()
+        if len(found):  # no code between the first and the last is missing
+            between = (ascending >= found[0]) & (ascending <= found[-1])
+            assert found.tolist() == np.unique(ascending[between]).tolist()
+        assert runs.below[own].tolist() == np.searchsorted(ascending, found).tolist()
+        assert runs.upto[own].tolist() == np.searchsorted(ascending, found, side="right").tolist()
+        if size == 10**9 and bins > 4 and spread in ("even", "in a corner"):
+            assert len(found) <= last[group] - first[group] + 300
 
 
 @pytest.mark.parametrize("rate", [1, 2, 5, 11, 30])
-@pytest.mark.parametrize("way", [drawing._draw_sparse, from_runs])
+@pytest.mark.parametrize("way", [drawing._draw_sparse, from_runs, *HELD])
 @near_ends()
 def test_what_is_left_out_is_far(way, rate, monkeypatch):
     seen = []
@@ -214,7 +292,7 @@ def test_no_groups():
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks])
+@pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks, *HELD])
 def test_groups_without_contributing_rows_get_any_code(way, alpha):
     lengths = np.array([0, 2, 0, 1] * 100)
     codes = np.full(lengths.sum(), 5, np.uint8)

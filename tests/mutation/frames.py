@@ -13,6 +13,7 @@ _law_of_what_stays = of("engines/test_bounding.py::test_what_stays_follows_the_l
 _polars_in_memory = of("engines/test_conformance.py::TestPolarsInMemory")
 _polars_bounds = of("engines/test_polars_bounds.py")
 _polars_engine = of("engines/test_polars_engine.py")
+_drawing = of("mechanisms/test_drawing.py")
 _polars_sums = of("engines/test_polars_sums.py")
 _scans = of("sources/test_scans.py")
 _preprocessing = of("sources/test_preprocessing.py")
@@ -228,10 +229,16 @@ MUTANTS = [
         "rows without a value are counted", "::test_rows_without_a_value_are_not_counted"),
     _polars_engine("_Held.add", "(code < self._size) & (group < self._groups)", "code < self._size",
         "rows of keys that are not listed are held", "::test_quantiles_of_a_fine_grid_are_drawn_from_rows"),
-    _polars_engine("_Held._of_rows", 'lengths[rows["group"].to_numpy()]', "lengths[: len(rows)]",
+    _polars_engine("SingleRows.by_group", 'lengths[rows["group"].to_numpy()]', "lengths[: len(rows)]",
         "rows count for the group before theirs, where that has none",
         "::test_quantiles_of_a_fine_grid_are_drawn_from_rows"),
-    _polars_engine("_Held._of_sums", "self._add_up()", "pass", "the rows that were read last do not count",
+    _drawing("SingleRows.near", "upto - counts < last[:, None]", "upto < last[:, None]",
+        "the rows of the last rank are left out", "::test_selected_runs_are_those_of_a_sort"),
+    _drawing("SingleRows.near", "(upto - counts)[some, low[some]]", "upto[some, low[some]]",
+        "rows in the first bin count as below it", "::test_selected_runs_are_those_of_a_sort"),
+    _drawing("SingleRows.of_group", "groups == group", "groups >= group",
+        "far candidates are those of other groups", "::test_runs_of_large_and_small_groups_are_cut"),
+    _polars_engine("Held.histogram", "self._add_up()", "pass", "the rows that were read last do not count",
         "::test_rows_are_counted_exactly_where_nothing_is_bounded"),
     _polars_engine("_Counts._cells_of", "self._size + 1", "self._size", "rows are counted for another group",
         "::test_keys_of_every_type_find_their_groups"),

@@ -98,6 +98,8 @@ MUTANTS = [
     _intervals("QuantileWithInterval.with_claim", "max(query.public_rows) <= _MOST_ROWS", "True",
         "the ranks of the ends don't fit into 64 bits",
         "::test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused"),
+    of("engines/test_polars_engine.py")("Histogram.with_rows_at", "Histogram.of_cells", "self.of_cells",
+        "an interval of held rows is of wrong rows", "::test_quantiles_of_a_fine_grid_are_drawn_from_rows"),
     _intervals("Histogram.with_rows_at", "np.cumsum(self.sizes) if code else starts(self.sizes)", "starts(self.sizes)",
         "rows at the last candidate stand before all others",
         "::test_rows_are_added_at_the_first_or_the_last_code_of_every_group"),

@@ -8,7 +8,7 @@ import pytest
 
 from dp_polars._mechanisms import drawing, histograms, racing
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs, draw_groups
-from dp_polars._mechanisms.histograms import RowsByGroup, Runs
+from dp_polars._mechanisms.histograms import Runs, SingleRows
 from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
@@ -17,9 +17,28 @@ from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fit
 pytestmark = pytest.mark.slow
 
 
+def held(draw, codes, lengths):
+    """The rows as an engine holds them: in any order, in parts, and only those that contribute."""
+    order = np.random.default_rng(1).permutation(len(codes))
+    groups, codes = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[order], codes[order]
+    counts = codes < draw.size
+    parts = np.array_split(np.flatnonzero(counts), 3)
+    return SingleRows([(groups[part], codes[part]) for part in parts], len(lengths), draw.size)
+
+
 def draw_from_held(draw, codes, lengths):
     """Draw as an engine that holds rows: a mode from their histogram."""
-    return draw_groups(draw, RowsByGroup(codes, lengths, draw.size))
+    return draw_groups(draw, held(draw, codes, lengths))
+
+
+def draw_selected(draw, codes, lengths):
+    """Draw from the rows near the ranks, which are selected in bins."""
+    if draw.score.ranks is None:
+        return draw_from_held(draw, codes, lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(histograms, "_FEW_OF", 0)  # however many they are
+        patch.setattr(histograms, "_FEW_ROWS", 0)
+        return drawing._draw_selected(draw, draw.score.ranks, held(draw, codes, lengths))
 
 
 WAYS = {
@@ -27,6 +46,7 @@ WAYS = {
     "dense": drawing._draw_dense,
     "sparse": drawing._draw_sparse,
     "held": draw_from_held,
+    "selected": draw_selected,
 }
 # name: (counts of the candidates, rows that do not contribute, alpha, rate)
 CASES = {

@@ -17,7 +17,7 @@ from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, progress
 from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._base.numbers import Ints, lengths_from, run_starts, sorted_words
+from dp_polars._base.numbers import Ints, sorted_words
 from dp_polars._base.silence import in_parallel, silenced
 from dp_polars._bins.binning import (
     CategoryBinning,
@@ -29,6 +29,7 @@ from dp_polars._bins.binning import (
     code_dtype,
 )
 from dp_polars._bins.candidates import Categories
+from dp_polars._engines.polars.held import Held
 from dp_polars._engines.polars.labels import labelled
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
@@ -53,7 +54,7 @@ from dp_polars._engines.polars.rows import (
     with_groups,
 )
 from dp_polars._engines.polars.weighing import weigh_people
-from dp_polars._mechanisms.histograms import Histogram, RowsByGroup
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import (
     HistogramSpec,
     KeyWork,
@@ -91,15 +92,16 @@ def fit_arrays(groups: int, specs: Sequence[HistogramSpec], together: Sequence[S
     for spec_numbers in together:
         weighed = sum(specs[number].row_weight is not None for number in spec_numbers)
         first = specs[spec_numbers[0]]
-        if weighed or not _are_held(groups, first):
+        if weighed or not _are_held(groups, [first]):
             counters += _cells(groups, first.binning.size) * (1 + weighed)
     return counters <= _MOST_COUNTERS
 
 
-def _are_held(groups: int, spec: HistogramSpec) -> bool:
-    """Return whether rows are held and then grouped: for ordered values that hardly ever repeat."""
-    is_fine = _cells(groups, spec.binning.size) > _MOST_COUNTERS
-    return is_fine and isinstance(spec.binning, NearestBinning) and spec.row_weight is None
+def _are_held(groups: int, specs: Sequence[HistogramSpec]) -> bool:
+    """Return whether the rows of alike specs are held: for ordered values that hardly ever repeat."""
+    binning = specs[0].binning
+    is_fine = _cells(groups, binning.size) > _MOST_COUNTERS and isinstance(binning, NearestBinning)
+    return is_fine and all(spec.row_weight is None and spec.weight is None for spec in specs)
 
 
 def _cells(groups: int, size: int) -> int:
@@ -117,7 +119,7 @@ def count_rows(
     """Return the histogram of rows for each spec in `together`, by its position, from one scan."""
     groups = 1 if keys is None else keys.height
     kinds = [(numbers, [specs[number] for number in numbers]) for numbers in together]
-    counts = [(_Held if _are_held(groups, of[0]) else _Counts)(groups, numbers, of) for numbers, of in kinds]
+    counts = [(_Held if _are_held(groups, of) else _Counts)(groups, numbers, of) for numbers, of in kinds]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
     filters_scans = not is_joined and may_filter_scans(rows)  # this function adds no filter
@@ -220,62 +222,24 @@ class _Counts(_Counted):
         ]
 
 
-# The most rows held one by one, each of at most twelve bytes.
-_MOST_HELD = 1 << 26
-
-
 class _Held(_Counted):
-    """Groups and codes of single rows; with too many rows, the number in each cell."""
+    """Groups and codes of single rows."""
 
     def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
         super().__init__(groups, numbers, specs)
-        self.cells = 0  # cells of counters
-        self._rows = list[tuple[NDArray[np.integer], NDArray[np.integer]]]()
-        self._sums = list[tuple[NDArray[np.uint64], Ints]]()
+        self.cells, self._held = 0, Held(groups, self._size)  # no counters
 
     def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
         """Hold rows of these groups."""
         code = self._encode([batch[column.meta.output_name()] for column in self.columns])
         group = np.zeros(len(code), np.uint8) if group is None else group
         counts = np.flatnonzero((code < self._size) & (group < self._groups))
-        with self._lock:
-            self._rows.append((group[counts], code[counts]))
-            if sum(len(codes) for _, codes in self._rows) > _MOST_HELD:
-                self._add_up()
-
-    def _together(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        rows = [(np.empty(0, np.uint8), np.empty(0, code_dtype(self._size))), *self._rows]
-        groups, codes = (np.concatenate(column) for column in zip(*rows, strict=True))
-        return groups, codes
-
-    def _add_up(self) -> None:
-        groups, codes = self._together()
-        cells = sorted_words(groups.astype(np.uint64) * np.uint64(self._size) + codes.astype(np.uint64))
-        first = run_starts(cells)
-        self._sums.append((cells[first], lengths_from(first, len(cells))))
-        self._rows.clear()
+        self._held.add(group[counts], code[counts])
 
     def histograms(self) -> list[tuple[int, Histogram]]:
-        """Return each spec's position and histogram. Held rows are sorted by group."""
-        histogram = self._of_sums() if self._sums else self._of_rows()
+        """Return each spec's position and histogram."""
+        histogram = self._held.histogram()
         return [(number, histogram) for number in self._numbers]
-
-    def _of_rows(self) -> Histogram:
-        lengths = np.zeros(self._groups, np.int64)
-        groups, codes = self._together()
-        # As columns of a frame with two names: Polars 1 confuses two arrays of equal name and length in its plans.
-        rows = pl.DataFrame({"group": groups, "code": codes}).group_by("group").agg("code").sort("group")
-        lengths[rows["group"].to_numpy()] = rows["code"].list.len().to_numpy()
-        return RowsByGroup(rows["code"].explode(empty_as_null=False).to_numpy(), lengths, self._size)
-
-    def _of_sums(self) -> Histogram:
-        self._add_up()
-        cells, rows = (np.concatenate(column) for column in zip(*self._sums, strict=True))
-        order = np.argsort(cells, kind="stable")
-        cells, rows = cells[order], rows[order]
-        first = run_starts(cells)
-        groups, codes = np.divmod(cells[first], np.uint64(self._size))
-        return Histogram.of_cells(groups.astype(np.int64), codes, np.add.reduceat(rows, first), self._groups)
 
 
 def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:
@@ -433,28 +397,32 @@ def count(
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
-    layouts = [Layout.of(groups, spec.binning.size) for spec in specs]
     together = gathered(specs, HistogramSpec.counts_like)
     kinds = [
         AlikeSpecs(
             tuple(numbers),
             tuple(specs[number] for number in numbers),
-            layouts[numbers[0]],
+            Layout.of(groups, specs[numbers[0]].binning.size),
             _code_name(specs, numbers[0]),
             {number: name for number in numbers if (name := _weight_name(specs, number)) is not None},
         )
         for numbers in together
     ]
     found: list[pl.DataFrame] = []
+    held: dict[tuple[int, ...], Held] = {}
     if privacy_unit is not None and any(spec.by_person for spec in specs):
+        if not isinstance(keys, Product):
+            fine = [kind for kind in kinds if _are_held(groups, kind.specs)]
+            held = {kind.numbers: Held(groups, kind.specs[0].binning.size) for kind in fine}
         for part in in_parts(rows, privacy_unit, partitions):
             (frame,) = collected([_coded(part, privacy_unit, keys, specs)], engine)
             frame = frame.with_columns(labelled(frame["person"]))
             weighed = [kind for kind in kinds if kind.specs[0].weight is not None]
             drawn = [kind for kind in kinds if kind.specs[0].weight is None]
-            cells = [*weigh_people(frame, weighed, engine), *count_people(frame, drawn, engine)]
-            of_kind = {kind.numbers: one for kind, one in zip([*weighed, *drawn], cells, strict=True)}
-            more = [of_kind[kind.numbers] for kind in kinds]
+            cells = [*weigh_people(frame, weighed, engine), *count_people(frame, drawn, held, engine)]
+            counted = [kind for kind in [*weighed, *drawn] if kind.numbers not in held]
+            by_numbers = {kind.numbers: one for kind, one in zip(counted, cells, strict=True)}
+            more = [by_numbers[kind.numbers] for kind in kinds if kind.numbers not in held]
             # No person is in two parts.
             found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
     elif not isinstance(keys, Product) and fit_arrays(groups, specs, together):
@@ -468,11 +436,12 @@ def count(
         pairs = ((column.to_numpy().astype(np.int64) for column in cells) for cells in sums)
         # Each group with rows once.
         return [Histogram(groups, counts, np.array([len(groups)])) for groups, counts in pairs]
-    return [
-        _by_group(cells.select("cell", count=_weight(spec, number)), layouts[number], groups)
-        for number, spec in enumerate(specs)
-        for cells in [next(cells for kind, cells in zip(kinds, found, strict=True) if number in kind.numbers)]
-    ]
+    of_number = {number: rows.histogram() for numbers, rows in held.items() for number in numbers}
+    counted = [kind for kind in kinds if kind.numbers not in held]
+    for kind, of_kind in zip(counted, found, strict=True):
+        for number, spec in zip(kind.numbers, kind.specs, strict=True):
+            of_number[number] = _by_group(of_kind.select("cell", count=_weight(spec, number)), kind.layout, groups)
+    return [of_number[number] for number in range(len(specs))]
 
 
 def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:

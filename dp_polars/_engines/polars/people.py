@@ -42,14 +42,16 @@ if TYPE_CHECKING:
 
     from dp_polars._base.numbers import Ints
     from dp_polars._engines.polars.bounding import Marks, Stays
+    from dp_polars._engines.polars.held import Held
     from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
     from dp_polars._release.protection import Layout, Limits
 
 
 # Rows that NumPy handles at once, so that temporaries stay in the cache.
 _PEOPLE_ROWS = 1 << 17
-# Up to this many bits of a cell, cells are counted in a table.
-_TABLE_BITS = 14
+# Up to this many bits of a cell, each part of the rows is counted in a table. With up to this many cells per row, all
+# rows together are.
+_TABLE_BITS, _CELLS_PER_ROW = 14, 2
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,12 @@ def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
     return cells.filter(pl.col(f"rows {place}") > 0).select("cell", rows=f"rows {place}", **weights)
 
 
-def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
+def count_people(
+    frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], held: Mapping[tuple[int, ...], Held], engine: EngineType
+) -> list[pl.DataFrame]:
     """Return the rows that stay, for each kind: `cell`, `rows` and `weight i`, each cell once.
+
+    Kinds whose numbers are in `held` add their rows there, and return nothing.
 
     Polars' work depends only on the kinds, not on the rows.
 
@@ -115,7 +121,8 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
         return []
     by_codes: dict[str | None, list[AlikeSpecs]] = {}
     for kind in kinds:
-        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
+        if kind.numbers not in held:
+            by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
     # Polars adds up kinds with weights, and all kinds with the same codes. Other kinds are counted while limits apply.
     added_up = [alike for alike in by_codes.values() if any(kind.weights for kind in alike)]
     marked = {kind.numbers for alike in added_up for kind in alike}
@@ -123,8 +130,8 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     choices = _choices(kinds, codes, frame, marked)
     person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)
     groups = np.zeros(frame.height, np.uint8) if group is None else group.to_numpy()
-    counted = {kind.numbers: _Cells(kind.layout) for kind in kinds if kind.numbers not in marked}
-    _bound(choices, counted, by_person(person, groups, None if marked else codes), codes)
+    counted = {kind.numbers: _Cells(kind.layout) for kind in kinds if kind.numbers not in marked.union(held)}
+    _bound(choices, {**counted, **held}, by_person(person, groups, None if marked else codes), codes)
     bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
     stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
@@ -140,7 +147,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
         finds.append({kind.numbers: find_of for kind, find_of in zip(alike, find, strict=True)})
     for cells, every in zip(collected(plans, engine), finds, strict=True):
         found |= {numbers: find(cells) for numbers, find in every.items()}
-    return [found[kind.numbers] for kind in kinds]
+    return [found[kind.numbers] for kind in kinds if kind.numbers not in held]
 
 
 class Codes:
@@ -174,7 +181,8 @@ class _Cells:
     """The number of rows in each cell."""
 
     def __init__(self, layout: Layout) -> None:
-        self._code_bits, self._type = layout.code_bits, np.dtype(np.uint32 if layout.bits <= 32 else np.uint64)
+        self._bits, self._code_bits = layout.bits, layout.code_bits
+        self._type = np.dtype(np.uint32 if layout.bits <= 32 else np.uint64)
         self._table = np.zeros(1 << layout.bits if layout.bits <= _TABLE_BITS else 0, np.int64)
         self._cells: list[NDArray[np.unsignedinteger]] = []
         self._lock = Lock()
@@ -196,14 +204,19 @@ class _Cells:
         if len(self._table):
             cells = np.flatnonzero(self._table)
             return pl.DataFrame({"cell": cells.astype(self._type), "rows": self._table[cells]})
+        cells = np.concatenate([np.empty(0, self._type), *self._cells])
+        if 1 << self._bits <= _CELLS_PER_ROW * len(cells):
+            counts = np.bincount(cells.view(np.dtype(f"i{cells.itemsize}")))
+            found = np.flatnonzero(counts)
+            return pl.DataFrame({"cell": found.astype(self._type), "rows": counts[found]})
         # Sorting words takes at most two thirds of the time of Polars' grouping, and less if few are equal.
-        words = sorted_words(np.concatenate([np.empty(0, self._type), *self._cells]).astype(np.uint64))
+        words = sorted_words(cells.astype(np.uint64))
         first = run_starts(words)
         return pl.DataFrame({"cell": words[first].astype(self._type), "rows": lengths_from(first, len(words))})
 
 
 def _bound(
-    choices: Sequence[_Choice], counted: Mapping[tuple[int, ...], _Cells], people: ByPerson, codes: Codes
+    choices: Sequence[_Choice], counted: Mapping[tuple[int, ...], _Cells | Held], people: ByPerson, codes: Codes
 ) -> None:
     """Mark or count the rows that stay."""
     bounds = offsets(people.lengths)
