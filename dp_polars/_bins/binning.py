@@ -700,6 +700,49 @@ class Squares(Clamping):
         return squares * constant(2) - constant(self.largest)
 
 
+@dataclass(frozen=True)
+class Products(Clamping):
+    """Products of two distances of a value from the clipping bounds, in parts of their squared distance.
+
+    Let H steps be between the bounds, and k from the lower one to a value. Then it is k²·g/H or (H − k)²·g/H, each
+    rounded to the nearest whole number, ties up; or the rest of both to g·H (`from_bound` None), near 2k·(H − k)·g/H.
+    The rest is never below 0, and the first two differ by g·(2k − H) exactly: `docs/proofs/sum-pairs.md`, Theorem 6.
+    g is such that g·H is at most 2**30, or H if that is more: a multiple of H, if possible. Then nothing is rounded.
+    """
+
+    @property
+    def steps(self) -> int:
+        return int((self.upper - self.lower) / self.step)
+
+    @property
+    def per_step(self) -> int:
+        """The factor g."""
+        finest = 1 << _MOST_SQUARES
+        return finest // self.steps**2 * self.steps or max(1, finest // self.steps)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.per_step % self.steps == 0
+
+    @property
+    def largest(self) -> int:
+        return self.per_step * self.steps
+
+    def of_units(
+        self,
+        units: Any,  # noqa: ANN401
+        constant: Callable[[int], Any] = int,
+        divide: Callable[[Any, Any], Any] = floordiv,
+    ) -> Any:  # noqa: ANN401
+        (low, high), by, steps = self.ends, self.per_step, self.steps
+        distances = constant(high) - units if self.from_bound == "upper" else units - constant(low)
+        if self.is_exact:
+            squares = distances * distances * constant(by // steps)
+        else:
+            squares = divide(distances * distances * constant(by) + constant(steps // 2), constant(steps))
+        return squares if self.from_bound else (distances * constant(by) - squares) * constant(2)
+
+
 def _int64(value: int) -> pl.Expr:
     return pl.lit(value, pl.Int64)
 

@@ -16,8 +16,8 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
+from dp_polars._mechanisms.joint_noise import JointNoise
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._mechanisms.noise_pairs import NoisePair
 from dp_polars._statistics.measures import Clipped, Measure
 from dp_polars._statistics.statistic import CountRule, HistogramQuery
 
@@ -119,9 +119,7 @@ class Mean(Average):
 
     def _allowed(self, totals: Sequence[Any], beta: float, *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends of all means of values in whole steps that are possible under the noise."""
-        of_sum, of_count = self.noise(*columns)
-        on_sum, on_count = self.bits_of_parts(*columns)
-        noise = NoisePair.of(of_sum, of_count, (on_sum, on_count))
+        noise = JointNoise.of(self.noise(*columns), self.bits_of_parts(*columns))
         (distance, count), (low, high), half = totals, self.ends, self._half_step(*columns)
         least, most = noise.quotients(distance, count, (high - low) / 2 / half, beta)
         middle = (low + high) / 2
@@ -309,7 +307,8 @@ class Variance(Average):
         off, of_squares, by = self._bounds(beta, *columns)
         if rows <= by + self.ddof:
             return self.ends[1]
-        row_weight, steps = self.squares(*columns), float(self.changes(*columns)[0])
+        row_weight = self.squares(*columns)
+        steps = float((self.upper - self.lower) / self.known_step(*columns))
         unit, left = 2.0**row_weight.shift / 2, rows - by
         moved = (unit * of_squares + 2 * steps * off + (steps**2 + (row_weight.largest + 1) * unit) * by) / left
         moved = (moved + ((off + steps * by) / left) ** 2) * self._half_step(*columns) ** 2

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, exact
 from dp_polars._statistics.averages import Deviation, Mean, Share, Variance
-from dp_polars._statistics.measures import Count, Measure, SharedDraw, Sum, checked
+from dp_polars._statistics.measures import Clipped, Count, Measure, SharedDraw, Sum, checked
+from dp_polars._statistics.of_shared_draws import PAIR, THREE, CentredSum, bernstein
 from dp_polars._statistics.statistic import Asked, HistogramQuery
-from dp_polars._statistics.two_draws import CentredSum, paired
 
 
 class Part(NamedTuple):
@@ -93,7 +93,7 @@ def _plans(parts: Sequence[Part], groups: int) -> Iterator[_Plan]:
     for members in _alike(parts):
         ways = [_split(parts, members, groups)]
         if _may_pair(parts[members[0]].query.claim):
-            ways.append(_in_pairs(parts, members, groups))
+            ways.append(_of_bernstein(parts, members, groups))
         yield from min(ways, key=lambda way: _weighted_error(parts, members, way))
 
 
@@ -121,24 +121,31 @@ def _split(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_
     return []
 
 
-def _in_pairs(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_Plan]:
-    """Return plans with one pair of sums for each clipping bounds; one of them also gives the number of rows."""
+def _of_bernstein(parts: Sequence[Part], members: Sequence[int], groups: int) -> list[_Plan]:
+    """Return plans with Bernstein sums for each clipping bounds; one of them also gives the number of rows.
+
+    With variances these are three sums, unless errors are smaller if a variance has draws of its own.
+    """
     of: dict[_Key, list[int]] = {}
     counts = []
     for place in members:
         query = parts[place].query
         if isinstance(query, Count):
             counts.append(place)
-        elif isinstance(query, (Sum, Mean)):
+        elif isinstance(query, Clipped):
             of.setdefault((parts[place].values, query.lower, query.upper, query.step), []).append(place)
     plans: list[_Plan] = []
-    for pool in of.values():
-        no_sums = [place for place in pool if not _is_sum(parts[place].query)]
-        ways = ([*pool, *counts], pool, [*no_sums, *counts], no_sums)
-        plan = next(filter(None, (_paired(parts, sorted(way), groups) for way in ways)), None)
-        if plan is not None:
-            plans.append(plan)
-            counts = [place for place in counts if place not in plan.places]
+    for every in of.values():
+        no_variances = [place for place in every if not isinstance(parts[place].query, Variance)]
+        found = list[list[_Plan]]()
+        for pool in (every, no_variances):
+            no_sums = [place for place in pool if not _is_sum(parts[place].query)]
+            ways = ([*pool, *counts], pool, [*no_sums, *counts], no_sums)
+            plan = next(filter(None, (_bernstein(parts, sorted(way), groups) for way in ways)), None)
+            found.append([] if plan is None else [plan])
+        best = min(found, key=lambda way: _weighted_error(parts, [*every, *counts], way))
+        plans += best
+        counts = [place for place in counts if not best or place not in best[0].places]
     return plans
 
 
@@ -199,6 +206,9 @@ def is_of_shared_kind(query: HistogramQuery) -> bool:
 _KINDS = (Count, Sum, Mean, Share, Variance, Deviation)
 # With this part of a pair's loss, a sum and a count give a mean with no larger squared error: √½, rounded up.
 _OF_PAIR = Fraction(5, 7)
+# From three Bernstein sums with its own loss, a mean or a variance has at most this squared error, over that alone. So
+# this part of the loss is enough: the root, rounded up.
+_SQUARED_OF_THREE, _OF_THREE = 1.25, Fraction(9, 8)
 
 
 def _needs(part: Part) -> _Needs:
@@ -277,45 +287,61 @@ def _error_of_split(one: _Needs, losses: dict[_Key, Fraction]) -> float:
     return scales[0]
 
 
-def _paired(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan | None:
-    """Return statistics from one pair of sums; None if one of them would be worse."""
+def _bernstein(parts: Sequence[Part], places: Sequence[int], groups: int) -> _Plan | None:
+    """Return statistics from Bernstein sums of one column; None if one of them would be worse."""
     of = [parts[place] for place in places]
-    reads = next((place for place in places if isinstance(parts[place].query, (Sum, Mean))), None)
+    reads = next((place for place in places if isinstance(parts[place].query, Clipped)), None)
     if reads is None or (len(of) < 2 and not _is_worse_without_pair(parts[reads].query)):
         return None
     values = parts[reads].query
-    assert isinstance(values, (Sum, Mean))
+    assert isinstance(values, Clipped)
+    sums = THREE if any(isinstance(part.query, Variance) for part in of) else PAIR
     losses, needed = Fraction(0), Fraction(0)
     for part in of:
         loss = part.query.claim.loss.value
-        losses, needed = losses + loss, max(needed, loss * pair_needed(part.query))
+        losses, needed = losses + loss, max(needed, loss * bernstein_needed(part.query, sums))
     if needed > losses:
         return None
-    what = f"sums of distances from {exact(values.lower)} and from {exact(values.upper)}"
-    draw = SharedDraw(_claim(values, _COUNT, losses, groups), what, tuple(part.name for part in of), sums=2)
+    what = (
+        "squared distances from {} and {}, and of twice their product"
+        if sums > PAIR
+        else "distances from {} and from {}"
+    )
+    what = f"sums of {what.format(exact(values.lower), exact(values.upper))}"
+    draw = SharedDraw(_claim(values, _COUNT, losses, groups), what, tuple(part.name for part in of), sums)
     try:
-        shared = [checked(paired(part.query, draw, values)) for part in of]  # type: ignore[arg-type]
+        shared = [checked(bernstein(part.query, draw, values)) for part in of]  # type: ignore[arg-type]
     except ValueError:  # distances would overflow 64 bits; a sum or a count of its own needs none
         return None
-    errors = tuple(_error_of_pair(part.query, losses) for part in of)
+    errors = tuple(_error_of_bernstein(part.query, losses, sums) for part in of)
     return _Plan(tuple(places), tuple(Drawn(query, reads) for query in shared), needed, losses, errors)
 
 
-def pair_needed(query: HistogramQuery) -> Fraction:
-    """Return the least part of its own loss that a pair needs, so that the statistic is no worse than without it."""
+def bernstein_needed(query: HistogramQuery, sums: int) -> Fraction:
+    """Return the least part of its own loss that Bernstein sums need, so that the statistic is no worse without them.
+
+    A mean is compared to its own pair, and a variance to its own three draws.
+    """
     if isinstance(query, Count):
-        return Fraction(2)
-    return (abs(query.lower) + abs(query.upper)) / query.largest if isinstance(query, Sum) else Fraction(1)
+        return Fraction(sums)
+    if isinstance(query, Sum):
+        return sum(map(abs, _at_places(query, sums))) / query.largest
+    return Fraction(1) if sums == PAIR else _OF_THREE
 
 
-def _error_of_pair(query: HistogramQuery, losses: Fraction) -> float:
-    """Return a statistic's mean squared error from a pair, over that with its own draws."""
+def _at_places(query: Sum, sums: int) -> list[Fraction]:
+    """Return the values at the places of Bernstein sums, from the upper clipping bound to the lower one."""
+    return [query.upper - (query.upper - query.lower) * number / (sums - 1) for number in range(sums)]
+
+
+def _error_of_bernstein(query: HistogramQuery, losses: Fraction, sums: int) -> float:
+    """Return a statistic's mean squared error from Bernstein sums, over that with its own draws; at most."""
     scale = float(query.claim.loss.value / losses) ** 2
     if isinstance(query, Count):
-        return 2 * scale
+        return sums * scale
     if isinstance(query, Sum):
-        return scale * float(query.lower**2 + query.upper**2) / float(query.largest) ** 2
-    return scale
+        return scale * float(sum(value**2 for value in _at_places(query, sums))) / float(query.largest) ** 2
+    return scale if sums == PAIR else scale * _SQUARED_OF_THREE
 
 
 def _claim(user: HistogramQuery, key: _Key, loss: Fraction, groups: int) -> Claim:

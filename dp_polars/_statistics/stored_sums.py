@@ -14,20 +14,22 @@ from typing import NamedTuple
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
-from dp_polars._statistics.averages import Mean, Variance
+from dp_polars._statistics.averages import Variance
 from dp_polars._statistics.measures import Clipped, Count, Measure, SharedDraw, Sum
+from dp_polars._statistics.of_shared_draws import PAIR, THREE, Bernstein, BernsteinVariance, CentredSum, bernstein
 from dp_polars._statistics.shared_sums import (
     Part,
+    bernstein_needed,
     claims_needed,
     is_no_worse,
     is_of_shared_kind,
-    pair_needed,
     with_draws,
 )
 from dp_polars._statistics.statistic import Columns, HistogramQuery
-from dp_polars._statistics.two_draws import CentredSum, Paired, paired
 
 _COUNT = json.dumps(["count"])
+_BERNSTEIN = {PAIR: "pair", THREE: "three"}
+_SUMS = {kind: sums for sums, kind in _BERNSTEIN.items()}
 
 
 class Noise(NamedTuple):
@@ -111,20 +113,20 @@ class FromStored:
 
 
 def drawn_sums(query: HistogramQuery, texts: Texts) -> list[tuple[str, Noise]]:
-    """Return what each draw of a statistic is of, and its noise. A pair of sums is one draw."""
+    """Return what each draw of a statistic is of, and its noise. Bernstein sums are one draw."""
     if not isinstance(query, Measure):
         return []
     claims = [draw.claim for draw in query.shared] or [query.claim] * len(query.changes(*texts.types))
     rates = [claim.rate for claim in query.noise(*texts.types)]
-    # Both sums of a pair have the same rate.
+    # All Bernstein sums have the same rate.
     return list(zip(_whats(query, texts), map(Noise.of, claims, rates), strict=True))
 
 
 def _whats(query: Measure, texts: Texts) -> list[str]:
     if not is_of_shared_kind(query.alone):
         return [json.dumps(["own", texts.statistic])]
-    if isinstance(query, Paired):
-        return [_of("pair", query.values, texts)]
+    if isinstance(query, Bernstein):
+        return [_of(_BERNSTEIN[len(query.places)], query.values, texts)]
     if isinstance(query, Count):
         return [_COUNT]
     assert isinstance(query, Clipped)
@@ -191,11 +193,13 @@ def _otherwise(
         draws = _with_rates(drawn_sums(split, texts), stored)
         found = _formed(apart, texts, draws)
         yield draws if found is not None and is_no_worse(apart, found.query) else []
-    for pair in stored:
-        kind = json.loads(pair.what)[0]
-        if kind == "pair" and pair.noise.loss >= loss * pair_needed(apart):
-            is_its_own = isinstance(apart, (Sum, Mean)) and pair.what == _of("pair", apart, texts)
-            yield [pair] if is_its_own or isinstance(apart, Count) else []
+    for draw in stored:
+        kind = json.loads(draw.what)[0]
+        sums = _SUMS.get(kind, 1)
+        may_follow = sums > PAIR or not isinstance(apart, Variance)
+        if sums >= PAIR and may_follow and draw.noise.loss >= loss * bernstein_needed(apart, sums):
+            is_its_own = isinstance(apart, Clipped) and draw.what == _of(kind, apart, texts)
+            yield [draw] if is_its_own or isinstance(apart, Count) else []
 
 
 def _with_rates(wanted: Sequence[tuple[str, Noise]], stored: Sequence[Stored]) -> list[Stored]:
@@ -215,19 +219,19 @@ def _formed(planned: Measure, texts: Texts, draws: Sequence[Stored]) -> FromStor
         return None
     apart, types = planned.alone, texts.types
     kind, *of = json.loads(draws[0].what)
-    sums = 2 if kind == "pair" else 1
+    sums = _SUMS.get(kind, 1)
     # Two names: others may follow from the same draws, so intervals that all hold take no independence for granted.
     shared = tuple(SharedDraw(one.noise.on(apart.claim), str(one.place), ("", ""), sums) for one in draws)
     found: Measure
-    if kind != "pair":
+    if sums < PAIR:
         found = with_draws(apart, shared) if kind == "distances" else replace(apart, shared=shared)  # type: ignore[assignment]
     elif isinstance(apart, Count):  # of a column that the query may not read: the step is known
         lower, upper, step = map(Fraction, of[1:])
         bounds = Sum(lower, upper, step, of_floats=False, claim=apart.claim, in_parts=apart.in_parts)
-        found, types = paired(apart, shared[0], bounds), ()
+        found, types = bernstein(apart, shared[0], bounds), ()
     else:
         assert isinstance(apart, Clipped)
-        found = paired(apart, shared[0], apart)
+        found = bernstein(apart, shared[0], apart)
     if [claim.rate for claim in found.noise(*types)] != [one.noise.rate for one in draws for _ in range(sums)]:
         return None
     return FromStored(found, types, tuple(one.place + column for one in draws for column in range(sums)))
@@ -238,7 +242,9 @@ def _loss_alone(planned: Measure) -> Fraction | None:
     losses = [draw.claim.loss.value for draw in planned.shared]
     if not losses:
         return planned.claim.loss.value
-    if isinstance(planned, (Paired, Count)):
+    if isinstance(planned, BernsteinVariance):
+        return None
+    if isinstance(planned, (Bernstein, Count)):
         return losses[0]
     if not isinstance(planned, Sum):
         return len(losses) * max(losses)

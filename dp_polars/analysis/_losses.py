@@ -26,8 +26,8 @@ from dp_polars._statistics.averages import Average, Mean
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import FirstAbove
 from dp_polars._statistics.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
+from dp_polars._statistics.of_shared_draws import PAIR, BernsteinMean
 from dp_polars._statistics.statistic import Columns, HistogramQuery, ListQuery
-from dp_polars._statistics.two_draws import PairedMean
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
 from dp_polars.analysis._simulation import no_law, public_table, request_of
@@ -209,7 +209,9 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
     elif isinstance(query, Total):
         of_totals: Callable[..., Floats] = _of_draws
         if isinstance(query, Mean):
-            of_totals = _of_pair if isinstance(query, PairedMean) else _of_mean
+            of_totals = _of_pair if isinstance(query, BernsteinMean) else _of_mean
+        if isinstance(query, BernsteinMean) and len(query.places) > PAIR:
+            of_totals = _of_draws
         law = partial(of_totals, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
         raise no_law(query)
@@ -291,7 +293,7 @@ def _of_mean(statistic: Mean, types: Columns, totals: list[Ints], within: float)
     return chances
 
 
-def _of_pair(statistic: PairedMean, types: Columns, totals: list[Ints], within: float) -> Floats:
+def _of_pair(statistic: BernsteinMean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return the probability of a near mean: for each noisy second sum, the mean grows with the first one's noise."""
     (claim, _), (bits, _) = statistic.noise(*types), statistic.bits_of_parts(*types)
     noisy, (off, shares) = NoiseLaw(claim), _simulated.cells_of_noise(claim, bits)

@@ -29,8 +29,8 @@ from dp_polars._statistics.averages import Average, Mean
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import FirstAbove, own_sensitivities
 from dp_polars._statistics.measures import Multiple, Total, ValueCounts
+from dp_polars._statistics.of_shared_draws import Bernstein, Combined
 from dp_polars._statistics.statistic import Columns, ListQuery, Mistakes
-from dp_polars._statistics.two_draws import Combined, Paired
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
 # Slightly less, so that rounding does not decide about a level that is met exactly (as in uniform laws).
@@ -436,7 +436,7 @@ def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: S
         claims, true = asked.noise(*types), asked.of_totals(truly, *types)
         for noise in claims:
             check_scale(noise)
-        is_of_two = isinstance(asked, Mean) and not isinstance(asked, Paired)  # a sum and a count
+        is_of_two = isinstance(asked, Mean) and not isinstance(asked, Bernstein)  # a sum and a count
         of_group = _of_mean(asked, types) if is_of_two else _of_average(asked, types)  # type: ignore[arg-type]
         ends, errors = np.empty((len(true), 2)), np.empty(len(true))
         for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
@@ -476,7 +476,7 @@ def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Int
 
 
 def _law_of_combined(statistic: Combined, types: Columns, truly: Sequence[Any], bounded: Sequence[Any]) -> Law:
-    """Return a function from a claim to the law of a number from two draws, by all combinations of their noise.
+    """Return a function from a claim to the law of a number from several draws, by all combinations of their noise.
 
     It is in the unit of its answers, and the noise is the same in all groups.
     """
@@ -486,15 +486,10 @@ def _law_of_combined(statistic: Combined, types: Columns, truly: Sequence[Any], 
         if not isinstance(asked, Combined):  # at another loss it has draws of its own
             in_steps = (np.rint(statistic.of_totals(one, *types) / step).astype(np.int64) for one in (truly, bounded))
             return law_of_numbers(asked, types, *in_steps)(claim)
-        (distances, of_distances), (counts, of_counts) = (
-            _coarse_cells(noise, round(_ALL_CELLS**0.5) // 2) for noise in asked.noise(*types)
-        )
-        units = [
-            np.ldexp(part, -bit) for part, bit in zip((distances, counts), asked.bits_of_parts(*types), strict=True)
-        ]
-        off = asked.of_totals([units[0][:, None], units[1][None, :]], *types).ravel()
+        noise, law = _joint_cells(asked, types)
+        off = asked.of_totals(noise, *types)
         order = np.argsort(off)
-        off, probabilities = off[order], np.multiply.outer(of_distances, of_counts).ravel()[order]
+        off, probabilities = off[order], law[order]
         upto = np.cumsum(probabilities)
         ends = off[np.searchsorted(upto, [_END, 1 - _END])]
         true, among = asked.of_totals(truly, *types), asked.of_totals(bounded, *types)
@@ -548,12 +543,7 @@ def _of_mean(statistic: Mean, types: Columns) -> _OfGroup:
 
 def _of_average(statistic: Average, types: Columns) -> _OfGroup:
     """Return the law of any average: from all combinations of the noise of its draws."""
-    claims, bits = statistic.noise(*types), statistic.bits_of_parts(*types)
-    cells = round(_ALL_CELLS ** (1 / len(claims)))
-    means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
-    units = [np.ldexp(of_draw, -bit) for of_draw, bit in zip(means, bits, strict=True)]
-    noise = [part.ravel() for part in np.meshgrid(*units, indexing="ij")]
-    law = reduce(np.multiply.outer, shares).ravel()
+    noise, law = _joint_cells(statistic, types)
 
     def of_group(totals: Sequence[float], true: float) -> tuple[Floats, float]:
         answers = statistic.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
@@ -562,6 +552,15 @@ def _of_average(statistic: Average, types: Columns) -> _OfGroup:
         return answers[order[np.searchsorted(upto, [_END, 1 - _END])]], float(law @ abs(answers - true))
 
     return of_group
+
+
+def _joint_cells(statistic: Total, types: Columns) -> tuple[list[Floats], Floats]:
+    """Return all combinations of the noise of its draws, in whole units, and their probabilities."""
+    claims, bits = statistic.noise(*types), statistic.bits_of_parts(*types)
+    cells = round(_ALL_CELLS ** (1 / len(claims)))
+    means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
+    units = [np.ldexp(of_draw, -bit) for of_draw, bit in zip(means, bits, strict=True)]
+    return [part.ravel() for part in np.meshgrid(*units, indexing="ij")], reduce(np.multiply.outer, shares).ravel()
 
 
 def _coarse_cells(claim: Claim, most: int) -> tuple[Floats, Floats]:

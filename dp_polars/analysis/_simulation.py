@@ -34,8 +34,8 @@ from dp_polars._statistics.averages import Average
 from dp_polars._statistics.categories import Choice, NoCandidate, Quantile
 from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._statistics.measures import Total, ValueCounts, totals_of
+from dp_polars._statistics.of_shared_draws import Combined
 from dp_polars._statistics.statistic import Columns, CountRule, HistogramQuery, ListQuery, Query
-from dp_polars._statistics.two_draws import Combined
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._simulated import Histograms, Law
 

@@ -17,8 +17,8 @@ from dp_polars._accounting import ledger
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.cached_draws import QueryTexts
 from dp_polars._release.release import prepare
+from dp_polars._statistics.of_shared_draws import Bernstein
 from dp_polars._statistics.stored_sums import Answered, Stored, Texts, drawn_sums, from_stored
-from dp_polars._statistics.two_draws import Paired
 from tests.helpers.noised import record
 from tests.registry import RELATIONS
 
@@ -265,7 +265,7 @@ def spreads(query, *types):
     if len(scales) != 2:
         return [scale**2 for scale in scales]
     places = (0, 0.5, 1)
-    if isinstance(query, Paired):
+    if isinstance(query, Bernstein):
         return [((1 - v) * scales[0]) ** 2 + (v * scales[1]) ** 2 for v in places]
     steps = float(query.changes(*types)[0])
     return [(scales[0] / 2) ** 2 + ((v - 0.5) * steps * scales[1]) ** 2 for v in places]

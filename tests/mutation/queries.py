@@ -11,7 +11,7 @@ _weights = of("statistics/test_weights.py")
 _intervals = of("statistics/test_intervals.py")
 _sums = of("statistics/test_sums.py")
 _shared_sums = of("statistics/test_shared_sums.py")
-_noise_pairs = of("mechanisms/test_noise_pairs.py")
+_joint_noise = of("mechanisms/test_joint_noise.py")
 _pairs = of("statistics/test_sum_pairs.py")
 _numbers = of("privacy/test_numbers.py")
 _histograms = of("mechanisms/test_scores.py")
@@ -41,22 +41,22 @@ MUTANTS = [
     _pairs("_may_pair", 'claim.neighboring_relation == "add_or_remove_one"', "True",
         "a row in the place of another moves a pair by twice what is charged",
         "::test_pairs_are_for_pure_losses_of_rows_that_come_or_go"),
-    _pairs("pair_needed", "Fraction(2)", "Fraction(1)", "a number of rows from a pair has more noise than alone",
+    _pairs("bernstein_needed", "Fraction(2)", "Fraction(1)", "a number of rows from a pair has more noise than alone",
         "::test_nothing_is_worse_than_alone"),
-    of("privacy/test_sum_pairs.py")("Paired.changes", "(self._width(*columns),) * 2", "(self._width(*columns) / 2,) * 2",
+    of("privacy/test_sum_pairs.py")("Bernstein.changes", "(self._width(*columns),) * 2", "(self._width(*columns) / 2,) * 2",
         "both sums of a pair get half of the noise that they are charged for",
         "::test_a_pair_costs_what_its_statistics_pay"),
     of("privacy/test_sum_pairs.py")("Clamping.of_sums", "rows * constant(high) - sums", "rows * constant(2 * high) - sums",
         "the second sum of a pair moves by more than it may", "::test_a_pair_costs_what_its_statistics_pay"),
-    _pairs("PairedMean.error_among", "beta / 2", "beta * 4", "a mean is further off than is said",
+    _pairs("BernsteinMean.error_among", "beta / 2", "beta * 4", "a mean is further off than is said",
         "::test_a_mean_is_within_its_error"),
-    _noise_pairs("NoisePair.parts", "off = (1 - v) * first - v * second", "off = first - v * second",
+    _joint_noise("JointNoise.parts", "off = (1 - v) * first - v * second", "off = first - v * second",
         "the interval of a mean from a pair is that of another mean", "::test_the_true_part_is_between_the_ends"),
     # --- Intervals of means
-    _noise_pairs("NoisePair.may_be", "_tail_of_laplace(far, times * self.scales[0], by * self.scales[1])",
+    _joint_noise("JointNoise.may_be", "_tail_of_laplace(far, times * self.scales[0], by * self.scales[1])",
         "_tail_of_laplace(far, times * self.scales[0], 0 * by)", "intervals of means forget the noise of the number of rows",
         "::test_the_true_quotient_is_between_the_ends"),
-    _noise_pairs("_slack_of_laplace", "1 - scale * math.log(2 / (1 + math.exp(-1 / scale)))", "0.0",
+    _joint_noise("_slack_of_laplace", "1 - scale * math.log(2 / (1 + math.exp(-1 / scale)))", "0.0",
         "whole numbers of noise pass their bound too often", "::test_whole_numbers_are_near_a_continuous_variable"),
     # --- Squares
     of("statistics/test_variances.py")("Squares.shift", "(steps * steps - 1) >> _MOST_SQUARES",

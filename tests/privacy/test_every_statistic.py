@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._statistics.two_draws import Paired
+from dp_polars._statistics.of_shared_draws import Bernstein
 from tests.helpers.first_above_laws import log_law
 from tests.registry import COUNTED, NUMBERS, OF_CONDITIONS, OF_NO_COLUMN, STATISTICS, under
 
@@ -208,7 +208,7 @@ def losses_of_group(statistic, query, most, people):
         return of_counts(partial(of_modes, constant=options.get("too_few"), by=by), query, most, people, by)
     if way in ("top_k", "first_above"):
         return of_counts(of_tops if way == "top_k" else of_first_above, query, most, people)
-    of_two = of_pair if isinstance(query, Paired) else of_mean
+    of_two = of_pair if isinstance(query, Bernstein) else of_mean
     moves = {
         "sum": lambda: of_ends(*options.get("per_person", statistic.arguments), options.get("step", 1)),
         "mean": lambda: of_two(*statistic.arguments),
@@ -283,7 +283,7 @@ def test_no_statistic_is_charged_less_than_it_costs(name, relation):
             total, per_group, groups, of_person = spread
             key = query.claim.rate, query.claim.score_range, per_group, people, getattr(query, "in_parts", False)
             charged = query.claim
-            if isinstance(query, Paired):
+            if isinstance(query, Bernstein):
                 (draw,) = query.shared  # which is what the release charges, once for both sums
                 key, charged = (*key, "pair"), draw.claim
             if key not in tables:

@@ -25,7 +25,7 @@ import pytest
 
 from dp_polars._engines.polars.bounding import Stays
 from dp_polars._mechanisms.quantile_trees import levels_of
-from dp_polars._statistics.two_draws import Paired
+from dp_polars._statistics.of_shared_draws import Bernstein
 
 # 2026-01-01, in nanoseconds: all that is written down then is.
 _NOW = 1_767_225_600 * 10**9
@@ -237,7 +237,7 @@ class Doors(AbstractContextManager["Doors"]):
                     {cell: n << (max(bits) - bit) for cell, n in self._cells(histogram).items()}
                     for histogram, bit in zip(histograms, bits, strict=True)
                 ]
-                self.parts.append(Parts(output.name, tuple(cells), largest, isinstance(output.query, Paired)))
+                self.parts.append(Parts(output.name, tuple(cells), largest, isinstance(output.query, Bernstein)))
             try:
                 return drawn(output, histograms, known)
             finally:

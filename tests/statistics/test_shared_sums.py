@@ -11,7 +11,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import cost
 from dp_polars._statistics.measures import error_95
-from dp_polars._statistics.two_draws import CentredSum, Paired
+from dp_polars._statistics.of_shared_draws import Bernstein, CentredSum
 from tests.helpers.alone import alone
 from tests.helpers.noised import record
 from tests.registry import RELATIONS
@@ -98,7 +98,7 @@ def test_one_statistic_shares_nothing():
 
 def test_other_bounds_make_another_sum_and_no_other_count():
     query = private().agg(
-        one=X.dp.mean(0, 10, epsilon=1), two=X.dp.mean(0, 20, epsilon=1), three=X.dp.var(0, 10, epsilon=1)
+        one=X.dp.mean(0, 10, rho=1), two=X.dp.mean(0, 20, rho=1), three=X.dp.var(0, 10, rho=1)
     )
     assert shared_of(query) == [
         ("number of rows", ("one", "two", "three")),
@@ -140,7 +140,7 @@ def test_nothing_is_worse_than_alone(limits, unit, relation):
                 shares += bool(shared_of(together))
                 for ask, one in zip(together._asks, alone(together)._asks, strict=True):
                     assert ask.query.claim == one.query.claim
-                    if not isinstance(ask.query, Paired):  # of which another test is
+                    if not isinstance(ask.query, Bernstein):  # of which another test is
                         noises = zip(noise_of(ask.query), noise_of(one.query), strict=True)
                         assert all(a <= b * (1 + 1e-15) for a, b in noises)
                     rows = 100 if ask.query.error_needs_rows else None
@@ -154,7 +154,8 @@ def test_a_sum_is_no_worse_by_its_exact_law():
     """Whole rows: by all noise of both draws, and that of the sum alone."""
     for (lower, upper), epsilon in itertools.product([(0, 8), (-2, 8), (4, 8)], (Fraction(1, 4), Fraction(1, 2))):
         asked = {"rows": X.dp.count(epsilon=epsilon), "total": X.dp.sum(lower, upper, step=1, epsilon=epsilon)}
-        query = private(unit=None).agg(**asked, spread=X.dp.var(lower, upper, step=1, epsilon=epsilon))
+        asked["spread"] = X.dp.var(lower, upper, step=1, epsilon=epsilon)
+        query = private(unit=None, relation="replace_one").agg(**asked)
         total, one = query._asks[1].query, alone(query)._asks[1].query
         assert isinstance(total, CentredSum)
         laws = []

@@ -10,7 +10,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import cost
 from dp_polars._statistics.measures import error_95
-from dp_polars._statistics.two_draws import Paired
+from dp_polars._statistics.of_shared_draws import Bernstein
 from tests.helpers.alone import alone
 from tests.helpers.noised import record
 from tests.registry import RELATIONS
@@ -122,7 +122,7 @@ def test_nothing_is_worse_than_alone(limits):
             assert cost(query._request.claims, "epsilon") == sum(of[: len(chosen)])
             for ask, one in zip(query._asks, alone(query)._asks, strict=True):
                 rows = 100 if ask.query.error_needs_rows else None
-                if isinstance(ask.query, Paired):
+                if isinstance(ask.query, Bernstein):
                     # Alone, a count is a whole number: of a pair, it is rounded.
                     rounded = 0.5 if rows is None else 0.0
                     assert error_95(ask.query, rows) <= error_95(one.query, rows) * (1 + 1e-5) + rounded
@@ -133,7 +133,7 @@ def test_nothing_is_worse_than_alone(limits):
 def spread(query):
     """The mean squared error in units of a row, of a mean the largest one of its numerator."""
     scales = [float(1 / claim.rate) / 2**bits for claim, bits in zip(query.noise(), query.bits_of_parts(), strict=True)]
-    if isinstance(query, Paired):
+    if isinstance(query, Bernstein):
         width = float(query.changes()[0])
         one = scales[0] / width
         if hasattr(query, "coefficients"):
@@ -226,9 +226,9 @@ def test_a_mean_has_half_of_the_squared_error_of_a_sum_and_a_count():
 
 def test_another_loss_keeps_the_pair_of_a_mean():
     mean = private().agg(mean=X.dp.mean(0, 8, epsilon=1))._asks[0].query
-    assert isinstance(mean, Paired)
+    assert isinstance(mean, Bernstein)
     twice = mean.with_claim(mean.claim._at_cost(dpp.mean("x", 0, 8, epsilon=2).query.claim.loss))
-    assert isinstance(twice, Paired)
+    assert isinstance(twice, Bernstein)
     assert twice.noise()[0].rate == 2 * mean.noise()[0].rate
     assert twice.shared[0].claim.loss.value == 2
 
@@ -293,7 +293,7 @@ def far_off(query, totals, mean, *, least):
     first, second = (total + step for total, step in zip(totals, np.meshgrid(*steps, indexing="ij"), strict=True))
     joint = laws[0][:, None] * laws[1][None, :]
     off = abs(query.of_totals([first, second], *types) - mean)
-    rows = (first + second) / float(query.changes(*types)[0]) if isinstance(query, Paired) else second
+    rows = (first + second) / float(query.changes(*types)[0]) if isinstance(query, Bernstein) else second
     return [joint[off >= one].sum() for one in least], joint[rows < 1].sum()
 
 
@@ -303,7 +303,7 @@ def test_a_mean_is_further_off_than_alone_in_tiny_groups_only(place):
     width, loss, worse = 4, Fraction(2, 5), 0.0
     distances = np.linspace(0.01, width, 40)
     pair = dpp.protect(None).agg(mean=X.dp.mean(0, width, step=1, epsilon=loss))._asks[0].query
-    assert isinstance(pair, Paired)
+    assert isinstance(pair, Bernstein)
     for rows in (1, 2, 4, 8, 16, 40, 120):
         of_pair, _ = far_off(pair, (rows * place, rows * (width - place)), place, least=distances)
         # Draws are whole numbers: they move a mean by a step of a row, and a count by one.

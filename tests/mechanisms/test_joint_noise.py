@@ -10,7 +10,7 @@ from mpmath import mp
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
-from dp_polars._mechanisms.noise_pairs import NoisePair, _slack_of_laplace, _slack_of_normal, _tail_of_laplace
+from dp_polars._mechanisms.joint_noise import JointNoise, _slack_of_laplace, _slack_of_normal, _tail_of_laplace
 
 UNITS = ["epsilon", "rho"]
 SCALES = [Fraction(1, 5), Fraction(1, 2), Fraction(3, 4), Fraction(2), Fraction(7)]
@@ -32,7 +32,7 @@ def law_of(scale, unit):
 
 
 def pair_of(on_sum, on_count, unit):
-    pair = NoisePair.of(claim_of(on_sum, unit), claim_of(on_count, unit))
+    pair = JointNoise.of([claim_of(on_sum, unit), claim_of(on_count, unit)], [0, 0])
     (x, of_x), (y, of_y) = law_of(on_sum, unit), law_of(on_count, unit)
     return pair, x[:, None], y[None, :], of_x[:, None] * of_y[None, :]
 
@@ -71,10 +71,10 @@ def test_whole_numbers_are_near_a_continuous_variable(scale, unit):
 def test_whole_numbers_of_noise_are_within_the_bound(on_sum, on_count, unit):
     pair, x, y, law = pair_of(on_sum, on_count, unit)
     for by, beta in itertools.product((0, 0.3, -0.5, 1, 2.5), (0.05, 0.001)):
-        bound = pair.bound(by, beta)
+        bound = pair.bound(beta, 1, by)
         assert law[abs(x - by * y) > bound].sum() <= beta
-        assert not pair.may_be(bound * (1 + 1e-9), by, beta)
-        assert pair.may_be(bound * (1 - 1e-9), by, beta)
+        assert not pair.may_be(bound * (1 + 1e-9), beta, 1, by)
+        assert pair.may_be(bound * (1 - 1e-9), beta, 1, by)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -82,10 +82,10 @@ def test_whole_numbers_of_noise_are_within_the_bound(on_sum, on_count, unit):
 def test_the_bound_of_fine_noise_is_as_often_passed_as_it_says(unit, by):
     """Also a control: noise that is a tenth wider passes it too often."""
     pair, x, y, law = pair_of(Fraction(60), Fraction(40), unit)
-    bound = pair.bound(by, 0.05) - pair.slack[0] - by * pair.slack[1]
+    bound = pair.bound(0.05, 1, by) - pair.slack[0] - by * pair.slack[1]
     width = 2 * (1 + by)  # of the steps, at most, that the bound may pass at once
     assert law[abs(x - by * y) > bound + width].sum() < 0.05 < law[abs(x - by * y) > bound - width].sum()
-    exact = pair.bound(by, 0.05)
+    exact = pair.bound(0.05, 1, by)
     assert 0.045 < law[abs(x - by * y) > exact].sum() <= 0.05
     assert law[1.1 * abs(x - by * y) > exact].sum() > 0.05
 
@@ -106,9 +106,9 @@ def test_the_tail_of_two_laplace_variables():
 @pytest.mark.parametrize("beta", [0.05, 0.001, 1e-9])
 def test_the_bound_is_convex_in_the_factor(is_laplace, beta):
     """So what lies on one side of noise is one stretch."""
-    pair = NoisePair(is_laplace, (1.0, 1.0), (0.0, 0.0))
+    pair = JointNoise(is_laplace, (1.0, 1.0), (0.0, 0.0))
     for factors in (np.linspace(0, 4, 201), np.linspace(0, 40, 201), np.linspace(0.98, 1.02, 201)):
-        bounds = np.array([pair.bound(by, beta) for by in factors])
+        bounds = np.array([pair.bound(beta, 1, by) for by in factors])
         assert (np.diff(bounds, 2) > -1e-9).all()
         assert (np.diff(bounds) > 0).all()
 
@@ -133,12 +133,12 @@ def test_ends_are_where_noise_is_as_large_as_what_was_drawn():
     rng = np.random.default_rng(5)
     grid = np.linspace(-7, 7, 4001)
     for is_laplace in (True, False):
-        pair = NoisePair(is_laplace, (3.0, 1.5), (0.5, 0.25))
+        pair = JointNoise(is_laplace, (3.0, 1.5), (0.5, 0.25))
         sums, counts = rng.normal(0, 60, 400), rng.normal(4, 8, 400)
         low, high = pair.quotients(sums, counts, 7.0, 0.05)
         empty = 0
         for total, count, least, most in zip(sums, counts, low, high, strict=True):
-            allowed = grid[pair.may_be(total - grid * count, grid, 0.05)]
+            allowed = grid[pair.may_be(total - grid * count, 0.05, 1.0, grid)]
             if len(allowed):
                 assert allowed[0] - 0.0036 <= least <= allowed[0]
                 assert allowed[-1] <= most <= allowed[-1] + 0.0036
@@ -154,7 +154,7 @@ def test_the_true_part_is_between_the_ends(first, second, scale):
     """Exactly: by all pairs of noise. Its ends are where noise is as large as what was drawn."""
     pair, x, y, law = pair_of(scale, scale, "epsilon")
     one, other = (numbers.ravel().astype(float) for numbers in np.broadcast_arrays(first + x, second + y))
-    low, high = pair.parts(one, other, 0.05)
+    low, high = pair.parts([one, other], 0.05)
     for true in (first / (first + second),) if first + second else (0.0, 0.3, 1.0):
         inside = law.ravel()[(low <= true) & (true <= high)].sum()
         assert 0.95 <= inside < 0.9999
@@ -163,7 +163,7 @@ def test_the_true_part_is_between_the_ends(first, second, scale):
     grid = np.linspace(0, 1, 1001)
     rng = np.random.default_rng(3)
     for place in rng.choice(len(one), 200, p=law.ravel()):
-        allowed = grid[pair.may_be((1 - grid) * one[place] - grid * other[place], grid, 0.05, 1 - grid)]
+        allowed = grid[pair.may_be((1 - grid) * one[place] - grid * other[place], 0.05, 1 - grid, grid)]
         if len(allowed):
             assert allowed[0] - 0.001 <= low[place] <= allowed[0] + 1e-9
             assert allowed[-1] - 1e-9 <= high[place] <= allowed[-1] + 0.001
@@ -171,7 +171,7 @@ def test_the_true_part_is_between_the_ends(first, second, scale):
 
 def test_the_bound_of_a_pair_is_convex():
     """In the part: so what lies on one side of noise is one stretch."""
-    pair = NoisePair(True, (1.0, 1.0), (0.0, 0.0))
+    pair = JointNoise(True, (1.0, 1.0), (0.0, 0.0))
     for beta in (0.05, 0.001):
-        bounds = np.array([pair.bound(v, beta, 1 - v) for v in np.linspace(0, 1, 201)])
+        bounds = np.array([pair.bound(beta, 1 - v, v) for v in np.linspace(0, 1, 201)])
         assert (np.diff(bounds, 2) > -1e-9).all()

@@ -1,4 +1,4 @@
-"""The joint noise of a sum and of a count: their errors, and the means that they allow.
+"""The joint noise of two or three sums: their errors, and the means that they allow.
 
 Proof: `docs/proofs/mean-intervals.md`.
 """
@@ -6,7 +6,7 @@ Proof: `docs/proofs/mean-intervals.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -23,43 +23,46 @@ _CAUTION = 1 - 2.0**-40
 
 
 @dataclass(frozen=True)
-class NoisePair:
-    """Independent noise X on a sum and Y on a count, in whole units of these.
+class JointNoise:
+    """Independent noise on several sums, in whole units of these.
 
     Each is near a continuous variable: a Laplace variable, or a normal one.
     """
 
     is_laplace: bool
-    scales: tuple[float, float]  # of these variables: the scale, or the standard deviation
-    slack: tuple[float, float]  # the largest distance of X and Y from them
+    scales: tuple[float, ...]  # of these variables: the scale, or the standard deviation
+    slack: tuple[float, ...]  # the largest distances of the noise from them
 
     @classmethod
-    def of(cls, of_sum: Claim, of_count: Claim, bits: tuple[int, int] = (0, 0)) -> NoisePair:
-        """Return the noise of two claims of one mechanism, each in parts of 2**−bits."""
-        scales = [float(1 / claim.rate) for claim in (of_sum, of_count)]
-        slack = map(_slack_of_laplace if of_sum._has_epsilon else _slack_of_normal, scales)
-        (p, r), (s, t) = (
-            [math.ldexp(one, -bit) for one, bit in zip(both, bits, strict=True)] for both in (scales, slack)
-        )
-        return cls(of_sum._has_epsilon, (p, r), (s, t))
+    def of(cls, claims: Sequence[Claim], bits: Sequence[int]) -> JointNoise:
+        """Return the noise of claims of one mechanism, each in parts of 2**−bits."""
+        is_laplace = claims[0]._has_epsilon
+        scales = [float(1 / claim.rate) for claim in claims]
+        slack = map(_slack_of_laplace if is_laplace else _slack_of_normal, scales)
+        in_units = [tuple(map(math.ldexp, of_each, [-bit for bit in bits])) for of_each in (scales, slack)]
+        return cls(is_laplace, *in_units)
 
-    def may_be(self, off: ArrayLike, by: ArrayLike, beta: float, times: ArrayLike = 1.0) -> NDArray[np.bool_]:
-        """Return whether times·X − by·Y is at least this far from 0 with a probability above `beta`, or nearly so."""
-        by, times = np.abs(by), np.abs(times)
-        far = np.maximum(np.abs(off) - times * self.slack[0] - by * self.slack[1], 0.0)
+    def may_be(self, off: ArrayLike, beta: float, *by: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether all noises, each times its factor, may add up to so much, or nearly so.
+
+        That is with a probability above `beta` that their sum is at least this far from 0.
+        """
+        factors = [np.abs(factor) for factor in by]
+        far = np.abs(off) - sum(factor * slack for factor, slack in zip(factors, self.slack, strict=True))
+        far, scales = np.maximum(far, 0.0), [factor * of for factor, of in zip(factors, self.scales, strict=True)]
         if not self.is_laplace:
-            deviation = np.hypot(times * self.scales[0], by * self.scales[1])
+            deviation = np.sqrt(sum(scale**2 for scale in scales))
             return np.asarray(far <= -NormalDist().inv_cdf(beta * _CAUTION / 2) * deviation)
-        return np.asarray(_tail_of_laplace(far, times * self.scales[0], by * self.scales[1]) > beta * _CAUTION)
+        return np.asarray(_tail_of_laplace(far, *scales) > beta * _CAUTION)
 
-    def bound(self, by: float, beta: float, times: float = 1.0) -> float:
-        """Return a bound on times·X − by·Y that fails with probability `beta`."""
+    def bound(self, beta: float, *by: float) -> float:
+        """Return a bound on the sum of all noises, each times its factor, that fails with probability `beta`."""
         low, high = 0.0, 1.0
-        while self.may_be(high, by, beta, times):
+        while self.may_be(high, beta, *by):
             low, high = high, 2 * high
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.may_be(middle, by, beta, times) else (low, middle)
+            low, high = (middle, high) if self.may_be(middle, beta, *by) else (low, middle)
         return high
 
     def quotients(self, sums: Floats, counts: Floats, most: float, beta: float) -> tuple[Floats, Floats]:
@@ -71,22 +74,25 @@ class NoisePair:
 
         def at(v: Floats) -> tuple[Floats, NDArray[np.bool_]]:
             off = sums - v * counts
-            return off, self.may_be(off, v, beta)
+            return off, self.may_be(off, beta, 1.0, v)
 
         return self._ends_of_allowed(at, -most, most, len(sums))
 
-    def parts(self, first: Floats, second: Floats, beta: float) -> tuple[Floats, Floats]:
-        """Return the ends of all parts from 0 to 1 that two drawn sums allow, shape (g,).
+    def parts(self, sums: Sequence[Floats], beta: float) -> tuple[Floats, Floats]:
+        """Return the ends of all parts from 0 to 1 that drawn Bernstein sums allow, shape (g,).
 
-        Let v be the first true sum's part of both sums. Then (1 − v)·first − v·second is (1 − v)·X − v·Y. If no part is
-        left, the lower end is 1, and the upper one 0.
+        With d + 1 sums, let v be the true mean of 1, 1 − 1/d, …, 0 with the sums as weights. Then the sums, each times
+        its place in this list less v, add up to noise with these factors. If no part is left, the lower end is 1, and
+        the upper one 0.
         """
+        places = [1 - number / (len(sums) - 1) for number in range(len(sums))]
 
         def at(v: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-            off = (1 - v) * first - v * second
-            return off, self.may_be(off, v, beta, 1 - v)
+            factors = [place - v for place in places]
+            off = sum((by * drawn for by, drawn in zip(factors, sums, strict=True)), np.zeros(len(v)))
+            return off, self.may_be(off, beta, *factors)
 
-        return self._ends_of_allowed(at, 0.0, 1.0, len(first))
+        return self._ends_of_allowed(at, 0.0, 1.0, len(sums[0]))
 
     @staticmethod
     def _ends_of_allowed(
@@ -116,13 +122,18 @@ class NoisePair:
         return end(first, last, at_first, at_last), end(last, first, at_last, at_first)
 
 
-def _tail_of_laplace(far: Floats, one: ArrayLike, other: ArrayLike) -> Floats:
+def _tail_of_laplace(far: Floats, *scales: ArrayLike) -> Floats:
     """Return P(│X + Y│ > far) for Laplace variables of two scales p ≥ r: (p²·e^(−far/p) − r²·e^(−far/r))/(p² − r²).
 
-    The form avoids cancellation if the scales are alike.
+    The form avoids cancellation if the scales are alike. With more scales it is the same difference of probabilities,
+    each without one of both. There the largest one is made a hundredth larger than the smallest one, at least.
     """
-    p, ratio = np.maximum(one, other), np.minimum(one, other) / np.maximum(one, other)
-    u, ratio = far / p, np.maximum(ratio, 1e-200)
+    *rest, r, p = np.sort(np.broadcast_arrays(*scales), axis=0)[[*range(1, len(scales) - 1), 0, -1]]
+    if rest:
+        p = np.maximum(p, 1.01 * r)
+        with_p, with_r = (_tail_of_laplace(far, *rest, one) for one in (p, r))
+        return np.asarray((p**2 * with_p - r**2 * with_r) / (p**2 - r**2))
+    u, ratio = far / p, np.maximum(r / p, 1e-200)
     apart = u * (1 - ratio) / ratio
     decay = np.where(apart > 1e-12, -np.expm1(-apart) / np.maximum(apart, 1e-12), 1.0)
     return np.asarray(np.exp(-u) * (1 + u * decay * ratio / (1 + ratio)))
