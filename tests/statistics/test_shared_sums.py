@@ -97,9 +97,7 @@ def test_one_statistic_shares_nothing():
 
 
 def test_other_bounds_make_another_sum_and_no_other_count():
-    query = private().agg(
-        one=X.dp.mean(0, 10, rho=1), two=X.dp.mean(0, 20, rho=1), three=X.dp.var(0, 10, rho=1)
-    )
+    query = private().agg(one=X.dp.mean(0, 10, rho=1), two=X.dp.mean(0, 20, rho=1), three=X.dp.var(0, 10, rho=1))
     assert shared_of(query) == [
         ("number of rows", ("one", "two", "three")),
         ("sum of distances", ("one", "three")),
