@@ -43,9 +43,9 @@ class JointNoise:
         return cls(is_laplace, *in_units)
 
     def may_be(self, off: ArrayLike, beta: float, *by: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether all noises, each times its factor, may add up to so much, or nearly so.
+        """Return whether the noises, each times its factor, may add up to this much, or nearly so.
 
-        That is with a probability above `beta` that their sum is at least this far from 0.
+        So the probability that their sum is at least this far from 0 is above `beta`.
         """
         factors = [np.abs(factor) for factor in by]
         far = np.abs(off) - sum(factor * slack for factor, slack in zip(factors, self.slack, strict=True))

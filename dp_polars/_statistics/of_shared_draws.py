@@ -188,7 +188,7 @@ def _added(totals: Sequence[Any], factors: Sequence[Any]) -> Any:  # noqa: ANN40
 
 @dataclass(frozen=True)
 class BernsteinSum(Combined, Bernstein, Sum):
-    """A sum: each Bernstein sum times the value at its place. Of a pair these are the clipping bounds."""
+    """A sum: each Bernstein sum times the value at its place, which is a clipping bound or their middle."""
 
     alone_as: ClassVar[type[Measure]] = Sum
 

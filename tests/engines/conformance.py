@@ -1024,6 +1024,32 @@ class Conformance:
         for name in ("rows", "total", "mean"):
             assert released[name].to_list() == pytest.approx(clipped.sort("g")[name].to_list(), rel=1e-12)
 
+    @pytest.mark.parametrize(
+        ("low", "high", "step"), [(-3, 20, 1), (10**6 - 8, 10**6 + 9, 1), (-3, 20, 0.01), (-3, 20, 1e-5)], ids=str
+    )
+    def test_three_sums_are_of_the_clipped_values_of_rows_with_one(self, low, high, step):
+        """With next to no noise; some values are null, and the bounds are far from 0, or far apart in steps."""
+        values = [(number * 7919 % 2900) / 100 + low - 3 for number in range(600)]
+        values = [math.floor(value) for value in values] if step == 1 else values
+        frame = pl.DataFrame({"p": range(600), "g": [i % 3 for i in range(600)], "x": values})
+        frame = frame.with_columns(x=pl.when(pl.col("p") % 7 > 0).then("x"))
+        loss = {"epsilon": 10**12}  # noise of 2**30 parts of a row
+        for unit, limits in ((None, {}), ("p", {"max_rows": 1})):
+            query = protected({"g": range(3)}, unit=unit, **limits).agg(
+                rows=dpp.count("x", **loss),
+                total=dpp.sum("x", low, high, step=step, **loss),
+                mean=dpp.mean("x", low, high, step=step, **loss),
+                spread=dpp.var("x", low, high, step=step, **loss),
+            )
+            assert [draw.sums for ask in query._asks for draw in ask.query.shared] == [3] * 4
+            released = self.to_polars(release_by(query, self.make(frame))).sort("g")
+            clipped = frame.drop_nulls().with_columns(pl.col("x").clip(low, high)).group_by("g").agg(
+                rows=pl.len(), total=pl.sum("x"), mean=pl.mean("x"), spread=pl.var("x")
+            )  # fmt: skip
+            for name in ("rows", "total", "mean", "spread"):
+                true = clipped.sort("g")[name].to_list()
+                assert released[name].to_list() == pytest.approx(true, rel=1e-6 if name == "spread" else 1e-12)
+
     # --- Public values ---
 
     def test_values_that_are_nearly_the_same_are_told_apart(self, near):

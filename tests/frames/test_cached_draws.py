@@ -17,10 +17,12 @@ from dp_polars._accounting import ledger
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.cached_draws import QueryTexts
 from dp_polars._release.release import prepare
+from dp_polars._statistics.averages import Variance
 from dp_polars._statistics.of_shared_draws import Bernstein
 from dp_polars._statistics.stored_sums import Answered, Stored, Texts, drawn_sums, from_stored
 from tests.helpers.noised import record
 from tests.registry import RELATIONS
+from tests.statistics.test_sum_pairs import of_variance
 
 ROWS = pl.DataFrame(
     {
@@ -121,6 +123,25 @@ def test_what_follows_from_other_statistics_is_free(whole):
     assert charges(whole) == before
     asked(whole, total=X.dp.sum(0, 50, epsilon=Fraction(101, 100))).release()
     assert charges(whole) == before + 1
+
+
+def test_what_follows_from_three_sums_is_free(whole):
+    """Each statistic with a part of the loss at which it would be no more exact alone."""
+    asked(whole, mean=X.dp.mean(0, 50, epsilon=2), spread=X.dp.var(0, 50, epsilon=1)).release()
+    before = charges(whole)
+    for free in (
+        {"mean": X.dp.mean(0, 50, epsilon=Fraction(8, 3))},
+        {"rows": dpp.count(X, epsilon=1)},
+        {"spread": X.dp.std(0, 50, epsilon=Fraction(8, 3))},
+        {"total": X.dp.sum(0, 50, epsilon=2)},
+        {"spread": X.dp.var(0, 50, epsilon=1), "mean": X.dp.mean(0, 50, epsilon=1), "rows": dpp.count(X, epsilon=1)},
+    ):
+        asked(whole, **free).release(intervals="all")
+    assert charges(whole) == before
+    for dear in ({"rows": X.dp.count(epsilon=1.1)}, {"mean": X.dp.mean(0, 50, epsilon=2.7)}):
+        asked(whole, **dear).release()
+        before += 1
+        assert charges(whole) == before
 
 
 def test_a_number_of_all_rows_follows_from_a_pair(whole):
@@ -256,19 +277,26 @@ def test_draws_without_their_answer_are_no_answer(whole):
 
 
 def spreads(query, *types):
-    """The squared noise of an answer, in squared steps; of a mean times its rows at both ends and in the middle."""
+    """The squared noise of an answer, in squared steps; of a mean times its rows at both ends and in the middle.
+
+    Of a variance it is that of large groups, with different means and mean squares.
+    """
     pairs = zip(query.noise(*types), query.bits_of_parts(*types), strict=True)
     scales = [float(1 / claim.rate) / 2**bits for claim, bits in pairs]
+    if isinstance(query, Variance):
+        places = itertools.product((-1, -0.6, 0, 0.3), (0, 0.3, 0.57, 0.8, 1))
+        return [of_variance(query, mean, square, *types) for mean, square in places if mean**2 <= square]
     if hasattr(query, "coefficients"):
         by = map(float, query.coefficients(*types))
         return [sum((one * scale) ** 2 for one, scale in zip(by, scales, strict=True))]
-    if len(scales) != 2:
-        return [scale**2 for scale in scales]
+    if len(scales) == 1:
+        return [scales[0] ** 2]
     places = (0, 0.5, 1)
     if isinstance(query, Bernstein):
-        return [((1 - v) * scales[0]) ** 2 + (v * scales[1]) ** 2 for v in places]
+        per_row = float(query.changes(*types)[0])
+        return [sum(((float(one) - v) * scales[0] / per_row) ** 2 for one in query.places) for v in places]
     steps = float(query.changes(*types)[0])
-    return [(scales[0] / 2) ** 2 + ((v - 0.5) * steps * scales[1]) ** 2 for v in places]
+    return [(scales[0] / steps / 2) ** 2 + ((v - 0.5) * scales[1]) ** 2 for v in places]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -175,3 +175,56 @@ def test_the_bound_of_a_pair_is_convex():
     for beta in (0.05, 0.001):
         bounds = np.array([pair.bound(beta, 1 - v, v) for v in np.linspace(0, 1, 201)])
         assert (np.diff(bounds, 2) > -1e-9).all()
+
+
+@pytest.mark.parametrize(
+    "scales", [(3, 2, 1), (1, 1, 0.5), (1, 1, 1), (2, 2, 1.999), (5, 1, 1e-7), (1, 0.5, 0)], ids=str
+)
+def test_the_tail_of_three_laplace_variables(scales):
+    """By an integral of its characteristic function, and never below it; in any order."""
+    mp.dps = 30
+    exact = []
+    for far in (0.5, 3, 20):
+        p, q, r = (mp.mpf(scale) + number * mp.mpf(10) ** -9 for number, scale in enumerate(scales))
+        of_each = (
+            one**4 / ((one**2 - two**2) * (one**2 - three**2)) * mp.exp(-far / one)
+            for one, two, three in ((p, q, r), (q, r, p), (r, p, q))
+        )
+        exact.append(float(sum(of_each)))
+    for order in itertools.permutations(scales):
+        found = _tail_of_laplace(np.array([0.5, 3.0, 20.0]), *order)
+        assert (found >= np.array(exact) * (1 - 1e-6)).all()
+        most = 1e-6 if max(scales) > 1.01 * min(scales) else 0.21  # of a scale that is a hundredth larger
+        assert found == pytest.approx(exact, rel=most)
+    if scales == (1, 1, 1):
+        assert exact == pytest.approx([(8 + 5 * x + x**2) / 8 * math.exp(-x) for x in (0.5, 3, 20)], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "middle", "last"), [(0, 0, 0), (0, 1, 0), (1, 0, 0), (3, 1, 2), (0, 0, 30), (60, 9, 4)]
+)
+def test_the_true_part_of_three_sums_is_between_the_ends(first, middle, last):
+    """Exactly: by all noise of three sums, but for 1e-10."""
+    claim, numbers = claim_of(Fraction(1), "epsilon"), np.arange(-25, 26)
+    noise, weights = JointNoise.of([claim] * 3, [0] * 3), np.exp(-abs(numbers).astype(float))
+    weights /= weights.sum()
+    drawn = [
+        (total + one).ravel()
+        for total, one in zip((first, middle, last), np.meshgrid(*[numbers] * 3, indexing="ij"), strict=True)
+    ]
+    law = np.einsum("i,j,k->ijk", weights, weights, weights).ravel()
+    low, high = noise.parts([one.astype(float) for one in drawn], 0.05)
+    rows = first + middle + last
+    for true in ((first + middle / 2) / rows,) if rows else (0.0, 0.3, 1.0):
+        inside = law[(low <= true) & (true <= high)].sum()
+        assert 0.95 <= inside < 0.9999
+    low, high = JointNoise(True, (0.5,) * 3, (0.0,) * 3).parts(drawn, 0.05)  # a control: half of the noise
+    assert law[(low <= true) & (true <= high)].sum() < 0.95
+
+
+def test_the_bound_of_three_sums_is_convex():
+    """In the part: so what lies on one side of noise is one stretch."""
+    noise = JointNoise(True, (1.0,) * 3, (0.0,) * 3)
+    for beta in (0.05, 0.001):
+        bounds = np.array([noise.bound(beta, 1 - v, 0.5 - v, -v) for v in np.linspace(0, 1, 201)])
+        assert (np.diff(bounds, 2) > -1e-9).all()

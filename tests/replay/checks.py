@@ -326,14 +326,13 @@ def _scores(call: Call, counts: list[int]) -> list[int]:
 def check_parts(parts: Sequence[Parts]) -> None:
     """Raise unless the histograms of one output are of the same rows: a sum, and how many there are to divide it by.
 
-    Of a pair of sums each row adds something to both, and never takes from them.
+    Of Bernstein sums each row adds the same to all of them together, and never takes from one.
     """
     for part in parts:
         *_, number = part.cells  # the count is the last of them
-        if part.is_pair:
-            (one, other), (largest, also) = part.cells, part.largest
-            assert largest == also
-            assert all(n >= 0 for n in (*one.values(), *other.values())), "a row takes from a sum of a pair"
+        if part.is_bernstein:
+            assert len(set(part.largest)) == 1
+            assert all(n >= 0 for cells in part.cells for n in cells.values()), "a row takes from a sum"
             continue
         for cells, largest in zip(part.cells, part.largest, strict=True):
             assert cells.keys() == number.keys(), "the parts of an answer keep rows of different cells"

@@ -151,7 +151,7 @@ class Parts:
     output: str
     cells: tuple[dict[tuple[int, int], int], ...]
     largest: tuple[int, ...]
-    is_pair: bool  # two sums, of distances from both clipping bounds
+    is_bernstein: bool  # sums of products of distances from both clipping bounds
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Pairs of sums: what follows from them, when they are drawn, and that no statistic is worse than alone."""
+"""Bernstein sums: what follows from them, when they are drawn, and that no statistic is worse than alone."""
 
 import itertools
 from fractions import Fraction
@@ -9,6 +9,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import cost
+from dp_polars._statistics.averages import Variance
 from dp_polars._statistics.measures import error_95
 from dp_polars._statistics.of_shared_draws import Bernstein
 from tests.helpers.alone import alone
@@ -34,9 +35,16 @@ def private(groups=3, *, relation="add_or_remove_one", limits=SHAPES[1]):
     return frame.group_by({"g": range(groups)})
 
 
-def pairs_of(query):
-    """The names of the outputs of each pair that is drawn."""
-    draws = {draw for ask in query._asks for draw in getattr(ask.query, "shared", ()) if draw.sums == 2}
+def spreads(low, high):
+    return {
+        "var": lambda **loss: X.dp.var(low, high, step=1, **loss),
+        "std": lambda **loss: X.dp.std(low, high, step=1, ddof=0, **loss),
+    }
+
+
+def pairs_of(query, sums=2):
+    """The names of the outputs of each pair that is drawn, or of each three sums."""
+    draws = {draw for ask in query._asks for draw in getattr(ask.query, "shared", ()) if draw.sums == sums}
     return sorted(draw.outputs for draw in draws)
 
 
@@ -92,6 +100,118 @@ def test_answers_follow_from_the_pair(bounds, limits, monkeypatch):
     assert found.select("rows", "total").equals(alike.select("rows", "total"))
 
 
+@pytest.mark.parametrize("step", [1, Fraction(1, 10**4)], ids=str)
+@pytest.mark.parametrize("limits", SHAPES, ids=str)
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_answers_follow_from_three_sums(bounds, limits, step, monkeypatch):
+    """Without noise they are those of clipped values; with many steps squares are rounded, and nothing else."""
+    low, high = bounds
+    rng = np.random.default_rng(1)
+    values = rng.integers((low - 3) * 1000, (high + 4) * 1000, 300)
+    values = values // 1000 if step == 1 else values / 1000
+    frame = pl.DataFrame({"person": range(300), "g": rng.integers(0, 4, 300), "x": values})
+    frame = frame.with_columns(x=pl.when(pl.int_range(pl.len()) % 7 > 0).then("x"))
+    record(monkeypatch)
+    asked = {
+        "rows": X.dp.count(epsilon=1),
+        "total": X.dp.sum(low, high, step=step, epsilon=1),
+        "mean": X.dp.mean(low, high, step=step, epsilon=1),
+        "var": X.dp.var(low, high, step=step, epsilon=1),
+        "std": X.dp.std(low, high, step=step, ddof=0, epsilon=1),
+    }
+    query = private(4, limits=limits).agg(**asked)
+    assert pairs_of(query, 3) == [tuple(asked)]
+    found = query.release(frame, intervals=True)
+    clipped = frame.filter(pl.col("x").is_not_null()).with_columns(pl.col("x").clip(low, high)).sort("g")
+    true = clipped.group_by("g", maintain_order=True).agg(
+        rows=pl.len(), total=pl.sum("x"), mean=pl.mean("x"), var=pl.var("x"), std=pl.std("x", ddof=0)
+    )
+    assert found["rows"].to_list() == true["rows"].to_list()
+    assert found["total"].to_list() == pytest.approx(true["total"].to_list(), abs=0 if step == 1 else 1e-9)
+    assert found["mean"].to_list() == pytest.approx(true["mean"].to_list(), rel=1e-12)
+    for name in ("var", "std"):
+        assert found[name].to_list() == pytest.approx(true[name].to_list(), rel=1e-12 if step == 1 else 1e-7)
+    for name in asked:
+        assert (found[f"{name}_low"] < found[name]).all()
+        assert (found[f"{name}_high"] > found[name]).all()
+
+
+def test_three_sums_are_for_pure_losses_of_rows_that_come_or_go():
+    def threes(relation="add_or_remove_one", **losses):
+        asked = {name: (kinds(0, 8) | spreads(0, 8))[name](**loss) for name, loss in losses.items()}
+        return pairs_of(private(relation=relation).agg(**asked), 3)
+
+    one, rho, gaussian = {"epsilon": 1}, {"rho": 1}, {"rho": 1, "mechanism": "discrete_laplace"}
+    assert threes(mean=one, var=one) == [("mean", "var")]
+    assert threes(var=one, std=one, rows=one) == [("var", "std", "rows")]
+    assert threes("replace_one", mean=one, var=one) == []
+    assert threes(mean=rho, var=rho) == threes(mean=gaussian, var=gaussian) == []
+    assert threes(var=one) == []
+    # A variance needs nine eighths of its loss, and so does a mean; a count needs three times its own.
+    assert threes(mean={"epsilon": Fraction(1, 8)}, std=one) == []
+    assert threes(mean=one, std={"epsilon": Fraction(1, 8)}) == [("mean", "std")]
+    assert threes(mean=one, std={"epsilon": Fraction(1, 9)}) == []
+    assert threes(rows=one, var=one, std=one) == [("rows", "var", "std")]
+    assert threes(rows=one, var=one, std={"epsilon": Fraction(9, 10)}) == []
+    query = private().agg(mean=X.dp.mean(0, 8, epsilon=1), var=X.dp.var(0, 8, epsilon=2), rows=dpp.count(X, epsilon=1))
+    ((text, claim),) = query._request.charged
+    assert text == "mean, var, rows: sums of squared distances from 0 and 8, and of twice their product"
+    assert claim.cost("epsilon") == 4
+
+
+def parts_of_variance(query, mean, square):
+    """The factors of all noise, in units of a row, of the variance of a large group, times the number of its rows.
+
+    Values are from −1 to 1, and have a mean and a mean square.
+    """
+    left = 2 * mean**2 - square
+    if isinstance(query, Bernstein):
+        return [1 + left - 2 * mean, left - 1, 1 + left + 2 * mean]
+    return [-2 * mean, 0.5, left + 0.5]
+
+
+def of_variance(query, mean, square, *types):
+    """The squared noise of that."""
+    claims, bits, rows = query.noise(*types), query.bits_of_parts(*types), query.changes(*types)
+    scales = [float(1 / claim.rate / 2**bit / row) for claim, bit, row in zip(claims, bits, rows, strict=True)]
+    return sum((by * of) ** 2 for by, of in zip(parts_of_variance(query, mean, square), scales, strict=True))
+
+
+def test_the_noise_of_a_variance_is_what_moves_it():
+    """By small moves of each sum, alone and of three: of the variance in units of the bounds' half distance."""
+    query = private(limits=None).agg(
+        mean=X.dp.mean(-1, 1, step=0.01, epsilon=1), var=X.dp.var(-1, 1, step=0.01, ddof=0, epsilon=1)
+    )
+    types, rows = (pl.Float64(),), 10**4
+    for made in (query._asks[1].query, alone(query)._asks[1].query):
+        units = [float(one) for one in made.changes(*types)]
+        for mean, square in ((0.0, 0.5), (0.4, 0.3), (-0.7, 0.6)):
+            of_row = [mean, 2 * square - 1, 1]
+            if isinstance(made, Bernstein):
+                of_row = [(1 + 2 * mean + square) / 4, (1 - square) / 2, (1 - 2 * mean + square) / 4]
+            totals = [np.array([one * unit * rows]) for one, unit in zip(of_row, units, strict=True)]
+            true = made.of_totals(totals, *types)
+            assert true == pytest.approx(square - mean**2)
+            for place, by in enumerate(parts_of_variance(made, mean, square)):
+                moved = [
+                    total + unit * (number == place)
+                    for number, (total, unit) in enumerate(zip(totals, units, strict=True))
+                ]
+                assert (made.of_totals(moved, *types) - true)[0] * rows == pytest.approx(by, abs=1e-3)
+
+
+def test_three_sums_with_a_loss_give_five_quarters_of_the_squared_error_at_most():
+    """Of a variance over all means and mean squares; of a mean beside its pair. It is nearly reached."""
+    query = private(limits=None).agg(mean=X.dp.mean(-1, 1, epsilon=1), var=X.dp.var(-1, 1, epsilon=1))
+    three, one = query._asks[1].query, alone(query)._asks[1].query
+    places = [(mean, square) for mean in np.linspace(-1, 1, 81) for square in np.linspace(mean**2, 1, 81)]
+    ratios = [of_variance(three, *place) * 4 / of_variance(one, *place) for place in places]  # of twice the loss
+    assert 1.235 < max(ratios) <= 1.25
+    assert min(ratios) < 0.3
+    for v in np.linspace(0, 1, 101):
+        assert (1 - v) ** 2 + (0.5 - v) ** 2 + v**2 <= 1.25 * ((1 - v) ** 2 + v**2) + 1e-12
+
+
 def test_types_of_answers_are_those_alone():
     frame = pl.DataFrame({"x": [1.25, 2.5, None], "d": pl.Series(["1.25", "2.5", None]).cast(pl.Decimal(10, 2))})
     frame = frame.with_columns(b=pl.col("x") > 2, u=pl.Series([1, 2, None], dtype=pl.UInt8))
@@ -110,15 +230,16 @@ def test_types_of_answers_are_those_alone():
 @pytest.mark.parametrize("limits", SHAPES, ids=str)
 def test_nothing_is_worse_than_alone(limits):
     """For all pairs and triples of statistics, at losses that differ by far: each error, and the sum of losses."""
-    shared = 0
+    shared = threes = 0
     for bounds in BOUNDS:
-        ways = kinds(*bounds)
-        names = [*itertools.combinations(ways, 2), tuple(ways)]
-        losses = ((1, 1, 1), (1, Fraction(1, 10), Fraction(1, 3)), (Fraction(1, 20), 1, 1))
+        ways = kinds(*bounds) | spreads(*bounds)
+        names = [*itertools.combinations(ways, 2), *itertools.combinations(ways, 3), tuple(ways)]
+        losses = ((1,) * 5, (1, Fraction(1, 10), Fraction(1, 3), 1, 1), (Fraction(1, 20), 1, 1, 1, 1))
         for chosen, of in itertools.product(names, losses):
             asked = {name: ways[name](epsilon=loss) for name, loss in zip(chosen, of, strict=False)}
             query = private(limits=limits).agg(**asked)
             shared += any(len(names) > 1 for names in pairs_of(query))
+            threes += bool(pairs_of(query, 3))
             assert cost(query._request.claims, "epsilon") == sum(of[: len(chosen)])
             for ask, one in zip(query._asks, alone(query)._asks, strict=True):
                 rows = 100 if ask.query.error_needs_rows else None
@@ -128,17 +249,21 @@ def test_nothing_is_worse_than_alone(limits):
                     assert error_95(ask.query, rows) <= error_95(one.query, rows) * (1 + 1e-5) + rounded
                     assert spread(ask.query) <= spread(one.query) * (1 + 1e-9)
     assert shared > 10
+    assert threes > 100
 
 
 def spread(query):
     """The mean squared error in units of a row, of a mean the largest one of its numerator."""
+    if isinstance(query, Variance):  # where three sums have the largest one, beside that alone
+        return of_variance(query, 0, 0.57)
     scales = [float(1 / claim.rate) / 2**bits for claim, bits in zip(query.noise(), query.bits_of_parts(), strict=True)]
     if isinstance(query, Bernstein):
         width = float(query.changes()[0])
         one = scales[0] / width
         if hasattr(query, "coefficients"):
             return sum(2 * (float(by) * scale) ** 2 for by, scale in zip(query.coefficients(), scales, strict=True))
-        return 2 * max((1 - v) ** 2 + (1 + v) ** 2 for v in (0, 1)) * one**2
+        middle = len(scales) - 2  # of three sums
+        return 2 * max((1 - v) ** 2 + middle * v**2 + (1 + v) ** 2 for v in (0, 1)) * one**2
     if len(scales) == 2:
         width = float(query.changes()[0])
         return 2 * ((scales[0] / width) ** 2 + scales[1] ** 2)
@@ -279,6 +404,27 @@ def test_intervals_cover_and_answers_agree():
                 assert 0.9435 < inside < 0.975, (person, name, inside)
         # X + Y is off by three halves of the scale of a pair.
         assert (found["rows"] - 8).abs().mean() == pytest.approx(1.5 / (3 / 4), rel=0.05)
+
+
+def test_intervals_of_three_sums_cover():
+    """Of means and sums they hold with 95 %, of variances with more; errors are within `error_95` as often."""
+    groups, values = 20_000, np.array([0, 1, 1, 2, 5, 7, 10, 10] * 4)
+    frame = pl.DataFrame({"g": np.repeat(np.arange(groups), 32), "x": np.tile(values, groups)})
+    private = dpp.protect(None).group_by({"g": range(groups)})
+    loss = {"epsilon": Fraction(1, 4)}
+    query = private.agg(**{name: ask(**loss) for name, ask in (kinds(0, 10) | spreads(0, 10)).items()})
+    assert pairs_of(query, 3) == [("rows", "total", "mean", "var", "std")]
+    found = query.release(frame, intervals=True)
+    true = {"rows": 32, "total": values.sum(), "mean": values.mean(), "var": values.var(ddof=1), "std": values.std()}
+    for name, value in true.items():
+        inside = found.select(pl.lit(value).is_between(f"{name}_low", f"{name}_high").mean()).item()
+        # 0.0015 is the deviation of such a part. Whole rows and sums are rounded outward.
+        least, most = {"rows": (0.943, 0.985), "mean": (0.943, 0.957), "total": (0.943, 0.965)}.get(name, (0.96, 1))
+        assert least < inside <= most, name
+    for ask in query._asks:
+        rows = 32 if ask.query.error_needs_rows else None
+        within = (found[ask.name] - true[ask.name]).abs() <= error_95(ask.query, rows, pl.Int64())
+        assert within.mean() > 0.943, ask.name
 
 
 def far_off(query, totals, mean, *, least):
