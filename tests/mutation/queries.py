@@ -48,7 +48,7 @@ MUTANTS = [
         "::test_bernstein_sums_cost_what_their_statistics_pay"),
     of("privacy/test_sum_pairs.py")("Clamping.of_sums", "rows * constant(high) - sums", "rows * constant(2 * high) - sums",
         "the second sum of a pair moves by more than it may", "::test_bernstein_sums_cost_what_their_statistics_pay"),
-    _pairs("BernsteinMean.error_among", "beta / 2", "beta * 4", "a mean is further off than is said",
+    _pairs("BernsteinMean.error_among", "noise_bound(claim, beta / 2)", "noise_bound(claim, beta * 4)", "a mean is further off than is said",
         "::test_a_mean_is_within_its_error"),
     _joint_noise("JointNoise.parts", "[place - v for place in places]", "[place - v * place for place in places]",
         "the interval of a mean from a pair is that of another mean", "::test_the_true_part_is_between_the_ends"),
