@@ -62,9 +62,9 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 
 @dataclass(frozen=True)
 class SharedDraw:
-    """One draw for statistics of a query: a sum of the same rows with noise added once; or a pair of sums."""
+    """One draw for statistics of a query: a sum of the same rows with noise added once; or Bernstein sums."""
 
-    claim: Claim  # of this draw only; for a pair, of both sums together
+    claim: Claim  # of this draw only; of Bernstein sums, of all together
     what: str  # a short description of the sums
     outputs: tuple[str, ...]  # the names of all outputs that follow from it
     sums: int = 1  # the number of sums, each with noise of its own at the rate of the claim

@@ -26,7 +26,7 @@ from dp_polars._statistics.averages import Average, Mean
 from dp_polars._statistics.categories import Choice, Quantile
 from dp_polars._statistics.extremes import FirstAbove
 from dp_polars._statistics.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
-from dp_polars._statistics.of_shared_draws import PAIR, BernsteinMean
+from dp_polars._statistics.of_shared_draws import BernsteinMean
 from dp_polars._statistics.statistic import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
@@ -210,8 +210,6 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
         of_totals: Callable[..., Floats] = _of_draws
         if isinstance(query, Mean):
             of_totals = _of_pair if isinstance(query, BernsteinMean) else _of_mean
-        if isinstance(query, BernsteinMean) and len(query.places) > PAIR:
-            of_totals = _of_draws
         law = partial(of_totals, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
         raise no_law(query)

@@ -123,6 +123,28 @@ def test_pairs_follow_their_law():
     check_sampler(draw, np.outer(one, one).ravel())
 
 
+@pytest.mark.parametrize("output", ["rows", "ones"])
+def test_three_sums_follow_their_law(output):
+    """A number of rows shows all three noises, and a sum from 0 to 1 the first one and half of the second one."""
+    far, scale = 12, 2.0  # all pay: ε = 1/2
+
+    def draw(factor):
+        of_rows, of_ones, of_var = ({"epsilon": Fraction(1, one) * factor} for one in (8, 8, 4))
+        private, x = FRAME.lazy().dp.protect(None).group_by({"g": range(DRAWS)}), pl.col("x") - 3
+        query = private.agg(
+            rows=dpp.count(x, **of_rows), ones=dpp.sum(x, 0, 1, **of_ones), var=dpp.var(x, 0, 1, **of_var)
+        )
+        assert [claim.loss.value for claim in query._request.claims] == [Fraction(1, 2) * factor]
+        found = query.release()[output].to_numpy() - (ROWS if output == "rows" else 1)
+        return np.clip(found, -far, far) + far
+
+    edges = np.arange(-far, far) + 0.5
+    t = abs(edges) / scale
+    tail = (8 + 5 * t + t**2) / 8 * np.exp(-t) if output == "rows" else (4 * np.exp(-t) - np.exp(-2 * t)) / 3
+    below = np.where(edges < 0, tail / 2, 1 - tail / 2)
+    check_sampler(draw, np.diff(below, prepend=0, append=1))
+
+
 @pytest.mark.parametrize("on", ["expression", "frame"])
 def test_too_few_is_one_more_candidate_of_a_constant_score(on, mechanism):
     frame = FRAME.with_columns(person=pl.int_range(pl.len()))
