@@ -954,9 +954,9 @@ class PrivateNamespace(Suggesting):
         Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of
         it. Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of
         them. If (upper - lower) / step is at most 2**15, they are exact. Beyond, the variance is off by less than
-        2**-30 of the largest one.
+        2**-27 of the largest one.
 
-        Proof: :doc:`/proofs/numbers`.
+        Proof: :doc:`/proofs/numbers`, :doc:`/proofs/sum-pairs`.
 
         Examples
         --------
