@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dp_polars as dpp
-from tests.engines.conformance import ONE_ROW, ONE_ROW_TOGETHER, SECRET, SPREAD, Conformance, Failing
+from tests.engines.conformance import SECRET, Conformance, Failing
 from tests.engines.publications import Publications
 from tests.sql.tools import DUCKDB, MARKS, MORE_OF_DUCKDB, MORE_OF_POSTGRES, POSTGRES, need_ibis, to_duckdb, to_postgres
 
@@ -13,7 +13,6 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars._engines.sql import bounding  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
@@ -46,12 +45,6 @@ class TestDuckDB(Conformance):
             con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
             table = con.table("seen")
         return of_one_preprocessing(_SqlEngine(table))
-
-
-def test_one_order_decides_also_what_lies_side_by_side(monkeypatch):
-    """Of all of a person's groups in one row, as is done where they are fewer."""
-    monkeypatch.setattr(bounding, "_MOST_WINNERS", 100)
-    TestDuckDB().test_one_order_decides_what_tallies_keep_together(SPREAD, ONE_ROW, ONE_ROW_TOGETHER)
 
 
 class TestPostgres(Conformance):

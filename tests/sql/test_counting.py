@@ -10,7 +10,7 @@ import dp_polars as dpp
 from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
-from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
+from tests.engines.orders import BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
 from tests.helpers.runs import histograms_by, release_by
 from tests.sql.tools import MARKS, counts, histograms_of, need_ibis
 from tests.statistical.goodness import fits
@@ -53,24 +53,22 @@ ONE_ROW = [(asked, Limits(groups=2)) for asked in ("mode", "mode of many")]
 OF_ROWS = ("median", "len", "count", "weighed rows")
 ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in OF_ROWS]
 
-SIDE_BY_SIDE = {"_MOST_WINNERS": 100}
-
 # Several rows of a person in a group, which are a list in DuckDB.
 SEVERAL = [(asked, Limits(groups=2, rows_per_group=3)) for asked in OF_ROWS[:3]]
 
 
 @pytest.mark.parametrize(
-    ("together", "winners"),
+    "together",
     [
-        *([[bound], 3] for bounds in BOUNDS[:3] for bound in bounds),
-        *((bounds, 3) for bounds in BOUNDS),
-        *((SEVERAL, 3), (ONE_ROW, 3), (ONE_ROW, 100)),
+        *([bound] for bounds in BOUNDS[:3] for bound in bounds),
+        *BOUNDS,
+        *([bound] for bound in ONE_ROW[:3]),
+        *(SEVERAL, ONE_ROW),
     ],
     ids=str,
 )
-def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, together, winners, monkeypatch):
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, together):
     """Of one output, and of each of many in one statement."""
-    monkeypatch.setattr(bounding, "_MOST_WINNERS", winners)
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len", "person")["person"].to_list()
     everyone = bounded(engine.table(frame), together)
@@ -104,14 +102,13 @@ TIES = {
         (SEVERAL, {}),
         (ONE_ROW, {}),
         (ONE_ROW, {"_MOST_BITS": 0}),
-        (ONE_ROW, SIDE_BY_SIDE),
-        (ONE_ROW, {"_MOST_BITS": 0, **SIDE_BY_SIDE}),
         (ONE_ROW[:2], {}),
+        *(([bound], {}) for bound in ONE_ROW[:3]),
     ],
     ids=[
         *(str(bounds[0][1]) for bounds in BOUNDS),
-        *("several rows", "one row", "one row, too long for an integer", "one row, side by side"),
-        *("too long, side by side", "people alone"),
+        *("several rows", "one row", "one row, too long for an integer", "people alone"),
+        *(f"{asked} alone" for asked, _ in ONE_ROW[:3]),
     ],
 )
 def test_a_hostile_person_changes_no_more_than_the_bounds(engine, together, patches, ties, monkeypatch):
@@ -143,39 +140,38 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
 
 
 def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine, monkeypatch):
-    """By windows, by races in each group, and by what lies side by side; for people, who alone need no winner, too."""
+    """By windows and by races; for people, who alone need no winner, and for one output, too."""
     table, together = engine.table(crowd(4)), [*ONE_ROW[:2], *ONE_ROW[3:5]]
 
-    def of_groups(histograms):
+    def of_groups(histograms, asked):
         """What does not depend on who wins: of rows, how many there are in each group."""
-        of_rows = (one.group_by("group", maintain_order=True).agg(pl.col("count").sum()) for one in histograms[2:])
-        return [*histograms[:2], *of_rows]
+        return [
+            one if name in PEOPLE else one.group_by("group", maintain_order=True).agg(pl.col("count").sum())
+            for one, (name, _) in zip(histograms, asked, strict=True)
+        ]
 
-    found = {}
-    for of, asked in (("all", together), ("people", together[:2])):
-        for way, most in (("pairs", -1), ("side by side", 100)):
-            monkeypatch.setattr(bounding, "_MOST_WINNERS", most)
-            found[of, way] = of_groups(bounded(table, asked))
+    ways = [together, together[:2], *([one] for one in together)]
+    found = [of_groups(bounded(table, asked), asked) for asked in ways]
     monkeypatch.setattr(counting, "is_one_row_a_group", lambda *_: False)
-    expected = of_groups(bounded(table, together))
-    assert all(one["count"].sum() > 0 for one in expected)
-    for (of, way), histograms in found.items():
-        for one, other in zip(histograms, expected, strict=False):
-            assert one.equals(other), (of, way)
+    expected = dict(zip(map(str, together), of_groups(bounded(table, together), together), strict=True))
+    assert all(one["count"].sum() > 0 for one in expected.values())
+    for asked, histograms in zip(ways, found, strict=True):
+        for bound, one in zip(asked, histograms, strict=True):
+            assert one.equals(expected[str(bound)]), asked
 
 
-def test_a_statement_has_a_part_for_each_group_only_where_these_are_few(engine):
-    """Each part takes time for each person: with 50 groups, eight times as much as all of the rest."""
-    table, sent = engine.table(crowd(1)), {}
-    for groups in (2, bounding._MOST_GROUPS, bounding._MOST_GROUPS + 1, 50):
-        query = dpp.protect("person", max_groups=1).group_by({"g": range(groups)}).agg(ASKED["mode"])
-        sql = _SqlEngine(table)
-        sql._dialect = replace(sql._dialect, fetch=lambda _, one, n=groups: sent.setdefault(n, one.sql))
-        with pytest.raises(TypeError):  # of nothing that was fetched
-            sql.prepare(query._request.bind(sql))()
-    few, most, more, many = (sent[n].count("UNION") for n in sorted(sent))
-    assert most - few == bounding._MOST_GROUPS - 2
-    assert many == more < most
+@pytest.mark.parametrize("asked", ["median", "mode"])
+def test_a_group_without_a_value_takes_no_place_of_one_with_it_beside_numbers(engine, asked):
+    """A row may contribute to a number, and not to the only choice."""
+    frame = pl.DataFrame({"person": [i // 2 for i in range(200)], "g": [0, 1] * 100, "value": [None, 1] * 100, "w": 1})
+    query = (
+        dpp.protect("person", max_groups=1, max_rows_per_group=1)
+        .group_by({"g": [0, 1]})
+        .agg(x=getattr(dpp, asked)("value", range(3), epsilon=1), numbers=dpp.value_counts("w", range(2), epsilon=1))
+    )
+    chosen, numbers = counts(engine.table(frame), query)
+    assert sum(count for *_, count in chosen) == 100
+    assert sum(count for *_, count in numbers) > 0
 
 
 @pytest.mark.parametrize("asked", ["median", "mode"])

@@ -12,7 +12,7 @@ from tests.sql.tools import MARKS, histograms_of, need_ibis
 
 need_ibis()
 
-from dp_polars._engines.sql import bounding, counting, weighing  # noqa: E402
+from dp_polars._engines.sql import counting, weighing  # noqa: E402
 from dp_polars._engines.sql.dialects import TESTED, Select  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
@@ -108,11 +108,9 @@ def test_numbers_are_those_of_polars(engine, limits, keys, loss):
     [{"max_groups": 2, "max_rows_per_group": 3}, {"max_groups": 2, "max_rows_per_group": 1}, {"max_rows": 4}],
     ids=str,
 )
-@pytest.mark.parametrize("winners", [3, 1000], ids=["pairs", "side by side"])
 @pytest.mark.parametrize("bits", [62, 0], ids=["one integer", "columns"])
-def test_numbers_are_those_of_polars_also_beside_what_is_chosen(engine, limits, beside, winners, bits, monkeypatch):
+def test_numbers_are_those_of_polars_also_beside_what_is_chosen(engine, limits, beside, bits, monkeypatch):
     """In all ways in which rows are chosen, of which some find numbers on the way."""
-    monkeypatch.setattr(bounding, "_MOST_WINNERS", winners)
     if not bits:
         monkeypatch.setattr(counting, "packed", lambda rows, _: rows)
     TESTED[engine.name].written.clear()

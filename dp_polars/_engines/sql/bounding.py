@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
-from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, all_rows, cast, constant, equal_ones_together, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, equal_ones_together, ibis
 from dp_polars._engines.sql.rows import any_of, has, person_in, weight_in
 from dp_polars._release.protection import Limits
 
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 _MOST_SAID, _MOST_BITS = 62, 24
 # The most codes that sets represent: listing the members of sets takes time for each code.
 _MOST_CODES = 16
-# The most groups, and winners, in one row of a person: each takes time, with or without rows of the person. With 50
-# groups a mode took eight times as long as by pairs. With up to eight it takes half the time if limits apply to
-# everybody.
-_MOST_GROUPS, _MOST_WINNERS = 8, 3
 
 
 def is_listed(spec: HistogramSpec) -> bool:
@@ -74,7 +70,7 @@ def listed(
     pairs = common.once(pairs.mutate(place=place))
     bounded = {name: names[name] for name, _ in bounds}
     pairs = _in_few_groups(pairs, bounded, groups, dialect, common)
-    pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name], groups) for (name, _), i in bounds.items()})
+    pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name]) for (name, _), i in bounds.items()})
     even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
     flags, said = [f"keeps{i}" for i in bounds.values()], even["said"]
     # No order is needed if all rows may stay.
@@ -89,22 +85,22 @@ def listed(
 
 
 def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
-    """Add columns: 1 if a person has rows with a code, else 0. Add their numbers of groups if known."""
+    """Add columns: 1 if a person has rows with a code, else 0. Without a column `has0`, … all have some."""
     found = {}
     for rows, code in presence.items():
-        found[rows] = ibis.ifelse(pairs[f"has{names[code]}"], integer(1), integer(0))
-        if f"groups{names[code]}" in pairs.columns:
-            found[f"groups_{rows}"] = pairs[f"groups{names[code]}"]
+        has_some = f"has{names[code]}"
+        found[rows] = ibis.ifelse(pairs[has_some], integer(1), integer(0)) if has_some in pairs.columns else integer(1)
     return pairs.mutate(**found)
 
 
 def _in_few_groups(
     pairs: Table, names: Mapping[str | None, int], most: int | None, dialect: Dialect, common: Common
 ) -> Table:
-    """Add `stays0`, … to each person's groups: whether it is one of the first `most` groups with `has0`, …."""
+    """Add `stays0`, … to each person's groups: whether it is one of the first `most` groups with `has0`, …, if any."""
     if most is None:
         return pairs
-    bounds = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
+    seen = {i: f"has{i}" if f"has{i}" in pairs.columns else None for i in names.values()}
+    bounds = {f"stays{i}": (one, most) for i, one in seen.items()}
     person = person_in(pairs)
     crowded = pairs.group_by(person).aggregate(groups=pairs.count())
     crowded = common.once(crowded.filter(crowded["groups"] > most).select(person))
@@ -114,9 +110,10 @@ def _in_few_groups(
     return common.once(loose.select(columns).union(tight.select(columns)))
 
 
-def _counts(pairs: Table, number: int, most: int | None) -> Value:
-    """Return whether a pair has contributing rows and stays, if groups are limited."""
-    return pairs[f"has{number}"] if most is None else pairs[f"has{number}"] & pairs[f"stays{number}"]
+def _counts(pairs: Table, number: int) -> Value:
+    """Return whether a pair has contributing rows and stays, if these are columns."""
+    found = [pairs[name] for name in (f"has{number}", f"stays{number}") if name in pairs.columns]
+    return reduce(operator.and_, found) if found else ibis.literal(value=True)
 
 
 def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
@@ -269,7 +266,6 @@ def raced(
     specs: Sequence[HistogramSpec],
     groupings: Mapping[tuple[str | None, bool], list[int]],
     read: Mapping[str | None, Mapping[str, tuple[int, int]]],
-    groups: int,
     dialect: Dialect,
     common: Common,
     of_numbers: Weighing | None,
@@ -290,31 +286,24 @@ def raced(
     codes = [] if of_numbers is None else of_numbers.codes
     names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # columns that rows contribute to
     sizes = {by: specs[numbers[0]].binning.size for (by, people), numbers in groupings.items() if people and by}
-    held = _Held.of(names, sizes)
-    sets = {by: f"set{names[by]}" for by in held.sizes}
-    more = 0 if of_numbers is None else len(of_numbers.sums(rows.read(rows.table), known=presence))
-    are_few = groups <= _MOST_GROUPS and groups * (len(read) + more) <= _MOST_WINNERS
-    are_wide = are_few and groups * held.width <= _MOST_SAID and most is not None
-    owner = person if are_wide else pair
+    # With one column that rows contribute to, each row contributes, so no bit needs to tell.
+    is_whole = len(names) == 1 and rows.whole is None
+    held = _Held.of({} if is_whole else names, sizes)
+    sets = {by: f"set{i}" for i, by in enumerate(held.sizes)}
 
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
-        said = said.mutate(bits=held.bits_of(rows, said))
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         found, time = {} if differ is None else {"differ": differ(place)}, dialect.race(place, copies)
-        found["bits"] = (held.moved(said["bits"], said["group"]) if are_wide else said["bits"]).bit_or()
-        sides: list[tuple[str, list[Value]]] = _in_each(said, groups) if are_wide else [("", [])]
+        if held.width:
+            found["bits"] = held.bits_of(rows, said).bit_or()
         if of_numbers is not None:
-            for after, of_group in sides:
-                sums = of_numbers.sums(said, copies, of_group, presence)
-                found |= {f"{of}{after}": value for of, value in sums.items()}
+            found |= of_numbers.sums(said, copies, known=presence)
         for name, ends in read.items():
-            where = [] if name is None else [has(said, name)]
-            for after, of_group in sides:
-                counts = [*of_group, *where]
-                won = _winner(said, time, ends, reduce(operator.and_, counts) if counts else None, dialect)
-                found |= {f"{of}_of{names[name]}{after}": value for of, value in won.items()}
-        return said.group_by(owner).aggregate(**found)
+            where = None if name is None or is_whole else has(said, name)
+            won = _winner(said, time, ends, where, dialect)
+            found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
+        return said.group_by(pair).aggregate(**found)
 
     if not read:
         said = rows.read(common.once(rows.table))
@@ -326,28 +315,25 @@ def raced(
         table = common.once(rows.table)
         said = rows.read(table)
         every = common.once(aggregated(said, dialect.differ))
-        alike = table.semi_join(every.filter(~every["differ"]), owner)
+        alike = table.semi_join(every.filter(~every["differ"]), pair)
         parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(equal_ones_together(alike))))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
-    if are_wide and most is not None:
-        of_people = [names[code] for code in presence.values()]
-        pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect, of_people))
-    else:
-        bounded = {name: names[name] for name in rows.codes}
-        pairs = _in_few_groups(common.once(held.taken_apart(pairs)), bounded, most, dialect, common)
+    bounded = {name: names[name] for name in rows.codes}
+    pairs = _in_few_groups(common.once(held.taken_apart(pairs)), bounded, most, dialect, common)
 
     parts = []
     for (by, people), numbers in groupings.items():
         if by in sets and people:
-            counted = _members(pairs.filter(_counts(pairs, names[by], most)), sets[by], by, sizes[by], len(numbers))
+            counted = _members(pairs.filter(_counts(pairs, names[by])), sets[by], by, sizes[by], len(numbers))
         elif people and by is not None:
-            cells = said.filter(has(said, by)).select(*pair, by).distinct()
+            cells = said.filter(has(said, by))
             cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)
+            cells = cells.select(*pair, by).distinct()
             counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers))
         elif by is None:  # for a cube
-            counted = cells_of(pairs, ["group"], [Number(_counts(pairs, names[rows.codes[n]], most)) for n in numbers])
+            counted = cells_of(pairs, ["group"], [Number(_counts(pairs, names[rows.codes[n]])) for n in numbers])
         else:
-            winners = pairs.filter(_counts(pairs, names[by], most)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
+            winners = pairs.filter(_counts(pairs, names[by])).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
             weights = {number: rows.weights[number] for number in numbers}
             weigh = [
                 weight_in(specs[number], f"{weight}_of{names[by]}", dialect) if weight else None
@@ -358,16 +344,9 @@ def raced(
     return _with_presence(pairs, names, presence), parts
 
 
-def _in_each(said: Table, groups: int) -> list[tuple[str, list[Value]]]:
-    return [(f"_in{group}", [said["group"] == integer(group)]) for group in range(groups)]
-
-
 @dataclass(frozen=True)
 class _Held:
     """Bits of an integer for a person's rows in a group: the columns that they contribute to, and codes.
-
-    With few public groups, one integer has the bits of all groups.
-    Then a person has one row for all groups, and no group needs sorting: a sum counts the earlier groups.
 
     Parameters
     ----------
@@ -391,73 +370,31 @@ class _Held:
 
     @property
     def width(self) -> int:
-        """The number of bits for one group."""
+        """The number of bits."""
         return len(self.names) + sum(self.sizes.values())
 
     def bits_of(self, rows: Rows, said: Table) -> Value:
-        """Return the bits of each row for its own group."""
+        """Return the bits of each row."""
         conditions = [(i, None if name is None else rows.has(said, name)) for name, i in self.names.items()]
         marks = (integer(2**i) if of is None else ibis.ifelse(of, integer(2**i), integer(0)) for i, of in conditions)
-        bits, below = reduce(operator.add, marks), len(self.names)
+        bits, below = reduce(operator.add, marks, integer(0)), len(self.names)
         for name, size in self.sizes.items():
             one = ibis.ifelse(has(said, name), integer(2**below), integer(0))
             code = cast(ibis.ifelse(has(said, name), said[name], integer(0)), "int32")
             bits, below = bits + (one << code), below + size
         return bits
 
-    def moved(self, bits: Value, group: Value) -> Value:
-        """Move the bits of a row to the place of its group."""
-        return bits << cast(group * integer(self.width), "int32")
-
     def taken_apart(self, pairs: Table) -> Table:
         """Replace the bits of pairs by `has0`, … and `set0`, …."""
-        return pairs.mutate(**self.columns(pairs["bits"])).drop("bits")
+        if not self.width:
+            return pairs
+        found, below = {f"has{i}": self._part(pairs, i) != integer(0) for i in self.names.values()}, len(self.names)
+        for i, size in enumerate(self.sizes.values()):
+            found[f"set{i}"], below = self._part(pairs, below, size), below + size
+        return pairs.mutate(**found).drop("bits")
 
-    def columns(self, bits: Value, group: int = 0) -> dict[str, Value]:
-        """Return a group's `has0`, … and `set0`, …."""
-        found, below = {}, len(self.names)
-        for number in self.names.values():
-            found[f"has{number}"] = self._part(bits, group, number) != integer(0)
-        for name, size in self.sizes.items():
-            found[f"set{self.names[name]}"], below = self._part(bits, group, below, size), below + size
-        return found
-
-    def _part(self, bits: Value, group: int, first: int, size: int = 1) -> Value:
-        return (bits >> constant(group * self.width + first, "int32")) & integer(2**size - 1)
-
-    def pairs(self, people: Table, groups: int, most: int, dialect: Dialect, numbers: Sequence[int]) -> Table:
-        """Return one row for each person and group, with `has0`, `stays0`, … and the group's other columns.
-
-        `groups0`, … is the number of the person's groups with `has0`, ….
-        """
-        person = person_in(people)
-        owner = [people[name] for name in person]
-        people = people.mutate(**{f"place{i}": dialect.order(owner, [integer(i)], OF_GROUPS) for i in range(groups)})
-        bits, places = people["bits"], [people[f"place{i}"] for i in range(groups)]
-
-        def before(group: int, number: int) -> Value:
-            one = places[group]
-            earlier = [place < one if of > group else place <= one for of, place in enumerate(places)]
-            counts = [
-                ibis.ifelse(is_earlier, self._part(bits, of, number), integer(0))
-                for of, is_earlier in enumerate(earlier)
-                if of != group
-            ]
-            return reduce(operator.add, counts, integer(0))
-
-        in_groups = {
-            f"groups{number}": reduce(operator.add, (self._part(bits, group, number) for group in range(groups)))
-            for number in numbers
-        }
-        parts = []
-        for group in range(groups):
-            ending, found = f"_in{group}", {**in_groups, **self.columns(bits, group)}
-            for number in self.names.values():
-                found[f"stays{number}"] = before(group, number) < integer(most)
-            won = {name.removesuffix(ending): people[name] for name in people.columns if name.endswith(ending)}
-            is_there = self._part(bits, group, 0, self.width) != integer(0)
-            parts.append(people.filter(is_there).select(*person, group=integer(group), **found, **won))
-        return all_rows(parts)
+    def _part(self, pairs: Table, first: int, size: int = 1) -> Value:
+        return (pairs["bits"] >> constant(first, "int32")) & integer(2**size - 1)
 
 
 def _members(pairs: Table, of: str, name: str, size: int, numbers: int) -> Table:

@@ -189,7 +189,7 @@ def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> li
     pairs: Table | None = None
     if are_drawn:
         of_drawn = [specs[number] for number in drawn]
-        pairs, found = _bounded(rows.of(drawn), of_drawn, numbers.get(None), work.groups, dialect, common)
+        pairs, found = _bounded(rows.of(drawn), of_drawn, numbers.get(None), dialect, common)
         parts = [(counted, [drawn[place] for place in places]) for counted, places in found]
 
     def put_in_groups(pairs: Table) -> Table:
@@ -203,7 +203,6 @@ def _bounded(
     rows: Rows,
     specs: Sequence[HistogramSpec],
     of_numbers: Weighing | None,
-    groups: int,
     dialect: Dialect,
     common: Common,
 ) -> tuple[Table | None, list[tuple[Table, list[int]]]]:
@@ -219,7 +218,7 @@ def _bounded(
         groupings.setdefault((by, spec.people), []).append(number)
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
-        return raced(rows, specs, groupings, read, groups, dialect, common, of_numbers)
+        return raced(rows, specs, groupings, read, dialect, common, of_numbers)
     bounds: dict[tuple[str | None, Limits], int] = {}  # by code and limits -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))

@@ -5,9 +5,7 @@ Rows are first grouped by person and group, so everything else has few rows.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
@@ -129,23 +127,15 @@ class Weighing:
             table = table.filter(self.rows.has(table, self.code))
         return table.group_by([*person_in(table), *by, *named(self.code)]).aggregate(**self.sums(table))
 
-    def sums(
-        self, table: Table, copies: Value | None = None, where: Sequence[Value] = (), known: Collection[str] = ()
-    ) -> dict[str, Value]:
+    def sums(self, table: Table, copies: Value | None = None, known: Collection[str] = ()) -> dict[str, Value]:
         """Return these numbers and sums as aggregates over rows with a number of copies (None: one).
 
-        Parameters
-        ----------
-        where
-            Conditions on rows.
-        known
-            Columns that can be left out: see `presence`.
+        Columns in `known` are left out: see `presence`.
         """
         found: dict[str, Value] = {}
         for number, spec in self.specs.items():
             code, weigh = self.rows.codes[number], weight_in(spec, self.rows.weights[number], self.of.dialect)
-            conditions = [*where, *([] if code in (None, self.code) else [self.rows.has(table, code)])]
-            counts = reduce(operator.and_, conditions) if conditions else None
+            counts = None if code in (None, self.code) else self.rows.has(table, code)
             some = cast(table.count(where=counts), "int64") if copies is None else total_of(_or_0(copies, counts))
             if (rows := self._kind(number).rows) not in known:
                 found[rows] = some
@@ -188,10 +178,6 @@ class Weighing:
         """Add the weight of each of a person's rows in a group, in parts: `weight0` and so on, of `n0` and so on."""
         weights = {i: kind.weight for kind, i in kinds.items() if kind.weight is not None}
         norms = {i: weight.norm(pairs[f"n{i}"], self.of) for i, weight in weights.items() if weight.limit is not None}
-        # If people count, each group adds one.
-        groups = {i: f"groups_{kind.rows}" for kind, i in kinds.items() if i in norms and kind.people}
-        known = {i: pairs[name] for i, name in groups.items() if name in pairs.columns}
-        norms = {i: norm for i, norm in norms.items() if i not in known}
         if norms and not is_one_group:
             pairs, person = pairs if is_named else self.common.once(pairs), person_in(pairs)
             sums = {f"norm{i}": total_of(weights[i].norm(pairs[f"n{i}"], self.of)) for i in norms}
@@ -200,7 +186,6 @@ class Weighing:
             # Only people beyond a limit are joined: others need no second look.
             pairs = _with_more(pairs, beyond, person, dict.fromkeys(sums, integer(0)))
             norms = {i: pairs[f"norm{i}"] for i in norms}
-        norms |= known
         found = {f"weight{i}": integer(UNIT) for i in kinds.values()}
         found |= {f"weight{i}": weight.of_rows(norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()}
         return pairs.mutate(**found)
