@@ -1,8 +1,8 @@
 """One statistic at a time over numbers of groups, limits, grids and kinds of people, beside plain queries.
 
-    python benchmarks/sweep.py [--engine polars duckdb postgres spark] [--rows 1_000_000] [--repeat 3] [--cpu]
-                               [--groups 1 3 8 10 25 50 62 100 1_000] [--limits 2x1 10x5 50x50] [--statistics WORD …]
-                               [--people numbers texts rows] [--spread few many]
+    python benchmarks/sweep.py [--engine polars duckdb postgres spark] [--rows 200_000] [--repeat 3] [--cpu]
+                               [--groups 1 3 10 50 1_000] [--limits 1x1 2x1 2x2 50x50] [--statistics WORD …]
+                               [--people numbers] [--spread few many]
 
 Rows are those of rows/5 people. A person comes to two groups at most (`few`), or each row lies in any group (`many`).
 `plain` counts distinct people by group (where every row is a person, rows). `pairs` groups by person and group, which
@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ import polars as pl
 import dp_polars as dpp
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-GROUPS = [1, 3, 8, 10, 25, 50, 62, 100, 1000]
+GROUPS = [1, 3, 10, 50, 1000]
 STATISTICS: dict[str, Callable[[float], Any]] = {
     "n_people": lambda loss: dpp.n_people(epsilon=loss),
     "len": lambda loss: dpp.len(epsilon=loss),
@@ -223,13 +224,16 @@ def seconds(*, cpu: bool) -> float:
     return time.process_time() if cpu else time.perf_counter()
 
 
-def median_time(run: Callable[[], object], repeat: int, *, cpu: bool) -> float:
-    times = []
+def median_times(runs: list[Callable[[], object] | None], repeat: int, *, cpu: bool) -> list[float]:
+    """Return the median time of each, which take turns; NaN for None."""
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeat):
-        start = seconds(cpu=cpu)
-        run()
-        times.append(seconds(cpu=cpu) - start)
-    return statistics.median(times)
+        for run, of_run in zip(runs, times, strict=True):
+            start = seconds(cpu=cpu)
+            if run is not None:
+                run()
+            of_run.append(math.nan if run is None else seconds(cpu=cpu) - start)
+    return [statistics.median(of_run) for of_run in times]
 
 
 def sweep(side: Side, frame: pl.DataFrame, args: argparse.Namespace, asked: list[str]) -> int:
@@ -242,23 +246,19 @@ def sweep(side: Side, frame: pl.DataFrame, args: argparse.Namespace, asked: list
                 lines = []
                 for number in args.groups:
                     cell = Cell(unit, f"{spread}{number}", number, limits)
-                    plain = median_time(lambda c=cell: side.plain(c.group, c.unit), args.repeat, cpu=args.cpu)
-                    pairs = 0.0
+                    runs: list[Callable[[], object] | None] = [partial(side.plain, cell.group, unit), None]
                     if unit is not None:
-                        run = lambda c=cell: side.pairs(c.group, str(c.unit))  # noqa: E731
-                        pairs = median_time(run, args.repeat, cpu=args.cpu)
-                    found = []
+                        runs[1] = partial(side.pairs, cell.group, unit)
                     for statistic in asked:
                         if unit is None and statistic == "n_people":  # nobody is known
-                            found.append(math.nan)
+                            runs.append(None)
                             continue
                         query = cell.query(statistic, 10**6)  # warms up, too
-                        right = cell.is_right(statistic, side.private(query), frame)
-                        if right is False:
+                        if cell.is_right(statistic, side.private(query), frame) is False:
                             wrong += 1
                             print(f"WRONG: {statistic}, {cell}", flush=True)
-                        query = cell.query(statistic, 1)
-                        found.append(median_time(lambda q=query: side.private(q), args.repeat, cpu=args.cpu))
+                        runs.append(partial(side.private, cell.query(statistic, 1)))
+                    plain, pairs, *found = median_times(runs, args.repeat, cpu=args.cpu)
                     lines.append((number, plain, pairs, found))
                 show(f"{people}, {spread}, {'no limits' if limits is None else 'x'.join(map(str, limits))}", lines)
     return wrong
@@ -281,12 +281,12 @@ def limits_of(text: str) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", nargs="+", choices=ENGINES, default=["polars", "duckdb", "postgres"])
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--groups", type=int, nargs="+", default=GROUPS)
-    parser.add_argument("--limits", type=limits_of, nargs="+", default=[(2, 1), (10, 5), (50, 50)])
+    parser.add_argument("--limits", type=limits_of, nargs="+", default=[(1, 1), (2, 1), (2, 2), (50, 50)])
     parser.add_argument("--statistics", nargs="+", default=[""])
-    parser.add_argument("--people", nargs="+", choices=PEOPLE, default=[*PEOPLE])
+    parser.add_argument("--people", nargs="+", choices=PEOPLE, default=["numbers"])
     parser.add_argument("--spread", nargs="+", choices=["few", "many"], default=["few", "many"])
     parser.add_argument("--cpu", action="store_true")
     args = parser.parse_args()

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
-from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, equal_ones_together, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, all_rows, cast, constant, equal_ones_together, ibis
 from dp_polars._engines.sql.rows import any_of, has, person_in, weight_in
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._engines.sql.rows import Rows
@@ -49,39 +49,54 @@ def listed(
     """Return each person's groups with the sums of `numbers`, and their rows with a column `keeps0`, … for each limit.
 
     All limits have the same number of groups, and the same number of rows in each.
-    A person's rows in a group form a list.
+    Only a person's rows in a group of which some don't stay form a list.
     If each column has values in all rows or in none, the first rows of a random order stay for all outputs.
     Otherwise rows are ranked.
     """
+    rows = replace(rows, table=common.once(rows.table))
     person = person_in(rows.table)
     pair = [*person, "group"]
     presence = {} if numbers is None else numbers.presence()
     names = {name: i for i, name in enumerate(dict.fromkeys([*(name for name, _ in bounds), *presence.values()]))}
     (limits,) = {limits for _, limits in bounds}
     groups, most = limits.groups, limits.rows_per_group or 0
-    held = _Held(names, {})
-    read = rows.read(rows.table)
-    read = read.mutate(marks=held.bits_of(rows, read))
-    of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
-    found = {"said": read["said"].collect(), "is_even": of_all == of_any}
+    flags = [f"keeps{i}" for i in bounds.values()]
+    is_whole = _is_whole(rows, names)
+    held = _Held({} if is_whole else names, {})
+    read, found = rows.read(rows.table), {"is_even": ibis.literal(value=True)}
+    if held.width:
+        read = read.mutate(marks=held.bits_of(rows, read))
+        of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
+        found = {"bits": of_any, "is_even": of_all == of_any}
+    found |= {"rows": cast(read.count(), "int64")}
     found |= {} if numbers is None else numbers.sums(read, known=presence)
-    pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(bits=of_any, **found)), names, presence)
-    place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
-    pairs = common.once(pairs.mutate(place=place))
+    pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(**found)), names, presence)
     bounded = {name: names[name] for name, _ in bounds}
-    pairs = _in_few_groups(pairs, bounded, groups, dialect, common)
+    pairs = _in_few_groups(common.once(pairs), bounded, groups, dialect, common)
     pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name]) for (name, _), i in bounds.items()})
-    even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
-    flags, said = [f"keeps{i}" for i in bounds.values()], even["said"]
+    stays = [pairs[name] for name in pairs.columns if name.startswith("stays")]
+    are_all = reduce(operator.and_, [pairs["rows"] <= most, *stays])
+    rest = common.once(pairs.filter(~are_all).select(*pair, "is_even", *flags))
+    loose = rows.table.anti_join(rest, pair).mutate(**dict.fromkeys(flags, ibis.literal(value=True)))
+    tight = rows.table.inner_join(rest.filter(any_of(rest[flag] for flag in flags)), pair)
+    tight = tight.group_by([*pair, "is_even", *flags]).aggregate(said=tight["said"].collect())
+    even, uneven = tight.filter(tight["is_even"]), tight.filter(~tight["is_even"])
+    place, said = dialect.order([even[name] for name in person], [even["group"]], OF_ROWS), even["said"]
     # No order is needed if all rows may stay.
-    said = ibis.ifelse(said.length() <= most, said, drawn(said, most, even["place"]))
-    even, said = even.select("group", *flags, said=said.unnest()), uneven["said"]
-    stays = {f"stays{i}": uneven[f"keeps{i}"] for i in bounds.values()}
-    tight = uneven.select(*pair, **stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
-    owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
-    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), bounds, ["said"])
-    parts = [part.select("group", "said", *flags) for part in (even, tight)]
-    return pairs, rows.read(parts[0].union(parts[1]))
+    said = ibis.ifelse(said.length() <= most, said, drawn(said, most, place))
+    parts = [loose, even.select(*pair, *flags, said=said.unnest())]
+    if held.width:
+        said, kept = uneven["said"], {f"stays{i}": uneven[f"keeps{i}"] for i in bounds.values()}
+        tight = uneven.select(*pair, **kept, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
+        owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
+        tight = tight.mutate(place=dialect.order(owner, says, OF_ROWS))
+        parts.append(_marked(rows.read(tight), bounds, ["said"]))
+    return pairs, rows.read(all_rows([part.select("group", "said", *flags) for part in parts]))
+
+
+def _is_whole(rows: Rows, names: Collection[str | None]) -> bool:
+    """Return whether each row contributes to the only one of these columns."""
+    return len(names) == 1 and rows.whole is None
 
 
 def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
@@ -286,8 +301,7 @@ def raced(
     codes = [] if of_numbers is None else of_numbers.codes
     names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # columns that rows contribute to
     sizes = {by: specs[numbers[0]].binning.size for (by, people), numbers in groupings.items() if people and by}
-    # With one column that rows contribute to, each row contributes, so no bit needs to tell.
-    is_whole = len(names) == 1 and rows.whole is None
+    is_whole = _is_whole(rows, names)
     held = _Held.of({} if is_whole else names, sizes)
     sets = {by: f"set{i}" for i, by in enumerate(held.sizes)}
 
