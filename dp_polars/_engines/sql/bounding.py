@@ -86,8 +86,8 @@ def listed(
     said = ibis.ifelse(said.length() <= most, said, drawn(said, most, place))
     parts = [loose, even.select(*pair, *flags, said=said.unnest())]
     if held.width:
-        said, kept = uneven["said"], {f"stays{i}": uneven[f"keeps{i}"] for i in bounds.values()}
-        tight = uneven.select(*pair, **kept, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
+        said, stay = uneven["said"], {f"stays{i}": uneven[f"keeps{i}"] for i in bounds.values()}
+        tight = uneven.select(*pair, **stay, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
         owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
         tight = tight.mutate(place=dialect.order(owner, says, OF_ROWS))
         parts.append(_marked(rows.read(tight), bounds, ["said"]))
