@@ -131,6 +131,8 @@ class Histogram:
 _BINS, _FEWEST_BINS = 1 << 16, 1 << 6
 # Up to this many rows are sorted rather than counted roughly again. Rows are selected up to this part of all, 1/8.
 _FEW_ROWS, _FEW_OF = 1 << 16, 8
+# Up to this many public rows are added one by one.
+_MOST_ADDED = 1 << 20
 
 
 class SingleRows(Histogram):
@@ -154,8 +156,17 @@ class SingleRows(Histogram):
         self._counted = cache(self._count)
 
     def _count(self) -> Histogram:
-        codes, lengths = self.by_group()
-        return Histogram.of_rows(codes, None, lengths, self.size)
+        if (self.groups - 1).bit_length() + (self.size - 1).bit_length() > 64:
+            codes, lengths = self.by_group()
+            return Histogram.of_rows(codes, None, lengths, self.size)
+        return Histogram.of_cells(*self._sorted(self.rows), self.groups)
+
+    def with_rows_at(self, code: int, rows: int) -> Histogram:
+        if rows * self.groups > _MOST_ADDED:
+            return super().with_rows_at(code, rows)
+        groups = np.repeat(np.arange(self.groups, dtype=np.min_scalar_type(self.groups)), rows)
+        codes = np.full(len(groups), code, np.min_scalar_type(self.size))
+        return SingleRows([*self.rows, (groups, codes)], self.groups, self.size)
 
     @property
     def codes(self) -> Ints:
@@ -189,7 +200,7 @@ class SingleRows(Histogram):
     @property
     def may_select(self) -> bool:
         """Whether `near` is faster than sorting by group."""
-        return self.groups * _FEWEST_BINS <= _BINS
+        return 0 < self.groups * _FEWEST_BINS <= _BINS
 
     def near(self, ranks: Callable[[Ints], tuple[Ints, Ints]]) -> Runs | None:
         """Return each group's runs that have a row of some ranks, and perhaps neighbouring ones.
@@ -229,13 +240,17 @@ class SingleRows(Histogram):
             rows = _in_bins(rows, base, shift, is_near)
             base += low << shift
             width = int(((high - low)[some] << shift).max(initial=1))
+        return self._of_near(*self._sorted(rows), below, totals)
+
+    def _sorted(self, rows: Rows) -> tuple[Ints, Ints, Ints]:
+        """Return the group, the code and the number of rows of each cell, sorted."""
         bits = np.uint64((self.size - 1).bit_length())
         parts = [groups.astype(np.uint64) << bits | codes.astype(np.uint64) for groups, codes in rows]
         cells = sorted_words(np.concatenate([np.empty(0, np.uint64), *parts]))
         begins = run_starts(cells)
-        groups = (cells[begins] >> bits).view(np.int64)
-        codes = (cells[begins] & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
-        return self._of_near(groups, codes, lengths_from(begins, len(cells)), below, totals)
+        found = cells[begins]
+        groups, codes = found >> bits, found & ((np.uint64(1) << bits) - np.uint64(1))
+        return groups.view(np.int64), codes.view(np.int64), lengths_from(begins, len(cells))
 
     def _of_near(self, groups: Ints, codes: Ints, counts: Ints, below: Ints, totals: Ints) -> Runs:
         """Return runs, if each group has a number of rows below its first one."""

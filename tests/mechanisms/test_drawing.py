@@ -157,6 +157,18 @@ def test_runs_of_large_and_small_groups_are_cut(alpha, rate):
         assert (built_gaps(way, draw, *rows) == gaps_of(counts, alpha)).all()
 
 
+@pytest.mark.parametrize("size", [6, 2**53])
+def test_rows_one_by_one_are_counted(size):
+    """Also if the group and the code don't fit into one word together."""
+    codes = np.array([3, size - 1, 3, 0, 3, size - 1], np.uint64)
+    groups = np.array([0, 4000, 0, 4000, 1, 4000], np.uint16)
+    rows = SingleRows([(groups[:4], codes[:4]), (groups[4:], codes[4:])], 4001, size)
+    assert rows.codes.tolist() == [3, 3, 0, size - 1]
+    assert rows.weights.tolist() == [2, 1, 1, 2]
+    assert np.flatnonzero(rows.sizes).tolist() == [0, 1, 4000]
+    assert rows.sizes.sum() == 4
+
+
 SPREADS = {
     "even": lambda rng, size: rng.integers(0, size, 5000),
     "in a corner": lambda rng, size: np.minimum(rng.integers(0, 200, 5000), size - 1),

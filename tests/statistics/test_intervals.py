@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 
 import dp_polars as dpp
+from dp_polars._mechanisms import histograms
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
@@ -59,8 +60,17 @@ def true_code(counts, alpha):
 # --- Where the ends lie -----------------------------------------------------------------------------------------------
 
 
+def single_rows(counts):
+    """The same histogram as rows one by one, the last ones first."""
+    groups, codes = np.nonzero(counts)
+    order = np.repeat(np.arange(len(groups)), counts[counts > 0])[::-1]
+    parts = [(groups[part].astype(np.uint8), codes[part].astype(np.uint8)) for part in np.array_split(order, 2)]
+    return histograms.SingleRows(parts, *counts.shape)
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20], ids=["counted", "one by one"])
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), max_size=5), st.integers(1, 9))
-def test_rows_are_added_at_the_first_or_the_last_code_of_every_group(groups, rows):
+def test_rows_are_added_at_the_first_or_the_last_code_of_every_group(most, groups, rows):
     size = max(map(len, groups), default=1)
     counts = np.zeros((len(groups), size), np.int64)
     for place, each in enumerate(groups):
@@ -72,9 +82,14 @@ def test_rows_are_added_at_the_first_or_the_last_code_of_every_group(groups, row
     for code in {0, size - 1}:
         more = counts.copy()
         more[:, code] += rows
-        found, expected = histogram(counts).with_rows_at(code, rows), histogram(more)
-        for name in ("codes", "weights", "sizes"):
-            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+        expected = histogram(more)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(histograms, "_MOST_ADDED", most)
+            held = single_rows(counts).with_rows_at(code, rows)
+            assert isinstance(held, histograms.SingleRows) == (most > 0 or not len(counts))
+            for found in (histogram(counts).with_rows_at(code, rows), held):
+                for name in ("codes", "weights", "sizes"):
+                    assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
