@@ -52,9 +52,8 @@ if TYPE_CHECKING:
 
 # In rho: 15 rounds for each dimension; a tenth of the loss chooses (McKenna et al. 2022). A quarter measures these:
 # all rounds build on them, and a sixteenth, as there, makes pairs a sixth less exact at epsilon 1. In epsilon losses
-# add up, so there are fewer rounds, and each may have twice the loss of the one before.
+# add up, so there are fewer rounds.
 _ROUNDS: dict[Unit, int] = {"epsilon": 2, "rho": 15}
-_PACE: dict[Unit, int] = {"epsilon": 2, "rho": 4}
 _OF_DIMENSIONS = Fraction(1, 4)
 _OF_CHOICES: dict[Unit, Fraction] = {"epsilon": Fraction(1, 5), "rho": Fraction(3, 32)}
 _MOST_BINS = 1000
@@ -172,7 +171,7 @@ class SyntheticRequest(CubeRequest):
     def adaptive(self) -> AdaptivePlan:
         unit = self.asks[0].query.claim.loss.unit
         rounds = rounds_of(unit, len(self.sizes)) if self.rounds else 0
-        return AdaptivePlan(self.sizes, self.drawn, self.weights, rounds, _PACE[unit], self.most_cells)
+        return AdaptivePlan(self.sizes, self.drawn, self.weights, self.tables, rounds, self.most_cells)
 
     def with_asks(self, asks: Iterable[Ask[HistogramQuery]], taken: UnitTaken | None = None) -> SyntheticRequest:
         """Return the request at the losses of other outputs: their sum, in the parts that suit its unit."""

@@ -36,8 +36,8 @@ class AdaptivePlan:
     first: tuple[Axes, ...]  # measured before all rounds: each dimension is in one of these tables
     # The tables that may be chosen, with their weights in whole numbers.
     weights: tuple[tuple[Axes, int], ...]
+    wanted: tuple[Axes, ...]  # the tables of the workload
     rounds: int  # the number of rounds if all have the first one's loss; 0: none
-    pace: int  # the factor on the next round's loss if a table changed the model by no more than its noise
     most_cells: int  # of the model
 
     def measured(
@@ -67,8 +67,17 @@ class AdaptivePlan:
             before, model = model, fit(self.sizes, found, model, places)
             changed = float(np.abs(model.table(axes) - before.table(axes)).sum())
             if changed <= _expected(found[-1].noise, len(tables[axes])):
-                units *= self.pace
+                units = self._units(units, left, found)
         return found
+
+    def _units(self, before: int, left: int, measured: Sequence[Measured]) -> int:
+        """Return the loss of further rounds, after one that changed the model by no more than its noise.
+
+        All wanted tables share what is left. While fewer than half of them are measured, most may be known well enough:
+        then at least twice the loss of the rounds before.
+        """
+        are_few = 2 * len({*self.wanted} & {one.axes for one in measured}) < len(self.wanted)
+        return max(left // len(self.wanted), before * (1 + are_few))
 
     def chosen(self, tables: Mapping[Axes, Ints], model: Model, claims: Mapping[Axes, Claim], choice: Claim) -> Axes:
         """Return one of the tables of the claims: by a race of the exact `scores`."""

@@ -9,6 +9,7 @@ import pytest
 from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._mechanisms.adaptive_tables import AdaptivePlan, _distance, weights_of
+from dp_polars._mechanisms.graphical_models import Measured
 from dp_polars._mechanisms.residuals import UNITS, Noise
 
 
@@ -35,13 +36,21 @@ def test_scores_are_exact(far):
             return sum(abs(min(n, 2**45) * UNITS - round(Fraction(min(max(m, 0), 2**45)) * UNITS)) for n, m in pairs)
 
         assert _distance(np.array(counts), np.array(modelled)) == exact()
-    plan = AdaptivePlan((2, 2), ((0,), (1,)), (((0,), 3), ((1,), 7)), 4, 2, 100)
+    plan = AdaptivePlan((2, 2), ((0,), (1,)), (((0,), 3), ((1,), 7)), ((0,), (1,)), 4, 100)
     claims = {(0,): claim_of(1), (1,): claim_of(1)}
     counts = {(0,): np.array([far, 0]), (1,): np.array([0, far])}
     scores = plan.scores(counts, {axes: np.array([0.0, 0.0]) for axes in counts}, claims)
     noise = int(2 * Noise("discrete_laplace", claim_of(1).rate).mean_size * UNITS)
     assert list(scores) == [weight * (min(far, 2**45) * UNITS - noise) for weight in (3, 7)]
     assert all(isinstance(score, int) for score in scores)
+
+
+def test_wanted_tables_share_what_is_left_and_few_measured_ones_get_twice_as_much():
+    pairs = ((0, 1), (0, 2), (1, 2), (2, 3))
+    plan = AdaptivePlan((2, 2, 2, 2), ((0,),), tuple((axes, 1) for axes in pairs), pairs, 60, 100)
+    few, half = ([Measured(axes, None, None) for axes in ((0,), *pairs[:many])] for many in (1, 2))
+    assert [plan._units(2, left, few) for left in (40, 8, 1)] == [10, 4, 4]
+    assert [plan._units(2, left, half) for left in (40, 8, 1)] == [10, 2, 2]
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 50), Fraction(1), Fraction(4)])
