@@ -423,7 +423,7 @@ class Doors(AbstractContextManager["Doors"]):
         return SimpleNamespace(urandom=lambda count: bytes(count), environ=found.environ, path=found.path)
 
     def _sorted(self, count_people):
-        return lambda frame, kinds, engine: count_people(frame.sort(pl.exclude("person")), kinds, engine)
+        return lambda frame, *others: count_people(frame.sort(pl.exclude("person")), *others)
 
     def _keep(self, keep):
         def each(lengths, groups, specs, rng=None):
