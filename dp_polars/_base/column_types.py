@@ -288,7 +288,7 @@ def privacy_unit_of(names: object) -> PrivacyUnit | None:
     return tuple(sorted(unit))
 
 
-def text_of(unit: PrivacyUnit | None) -> str | None:
+def text_of_unit(unit: PrivacyUnit | None) -> str | None:
     """Return a privacy unit as unique text for a ledger: the name of one column, or several names as JSON."""
     if unit is None:
         return None

@@ -259,10 +259,7 @@ class Cube(Unchanging):
         measured = self._measured
         if is_installed() and cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
             model = fit(plan.sizes, measured, degrees=plan.degrees)
-            off = sum(
-                float(np.square(model.table(one.axes) - one.counts).sum()) / one.noise.variance for one in measured
-            )
-            if off <= plan.degrees:  # the mean of what the noise makes
+            if model.off <= plan.degrees:  # the mean of what the noise makes
                 found = plan.of_distribution(
                     {axes: model.table(axes).reshape(plan.shape(axes)) for axes in plan.tables}
                 )

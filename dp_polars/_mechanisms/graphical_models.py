@@ -42,12 +42,17 @@ class Model:
 
     sizes: Axes
     fitted: Any  # what `mbi` made
-    tables: tuple[Axes, ...]  # that were measured: potentials of others are 0
+    aims: dict[Axes, tuple[float, Floats]]  # measured tables, with one over the variance: potentials of others are 0
 
     @property
     def potentials(self) -> Any:  # noqa: ANN401
         every = self.fitted.potentials
-        return type(every)(every.domain, self.tables, {axes: every[axes] for axes in self.tables})
+        return type(every)(every.domain, tuple(self.aims), {axes: every[axes] for axes in self.aims})
+
+    @cached_property
+    def off(self) -> float:
+        """How far it is from the measured tables: the sum of squares, in variances of their noise."""
+        return float(sum(w * np.square(self.table(axes) - counts).sum() for axes, (w, counts) in self.aims.items()))
 
     @property
     def total(self) -> float:
@@ -106,17 +111,16 @@ def fit(
         ]
         total = mbi.estimation.minimum_variance_unbiased_total([one for one in tables if one.stddev < math.inf])
         loss = replace(mbi.marginal_loss.from_linear_measurements(tables, domain), cliques=tuple(sorted(weights)))
-        known = tuple(axes for axes, weight in sorted(weights.items()) if weight)
+        aims = {axes: (weight, counts[axes] / weight) for axes, weight in sorted(weights.items()) if weight}
 
         def estimated(enough: float, before: Model | None) -> Model:
             start = None if before is None else before.potentials
             how = {"known_total": total, "iters": _STEPS, "tol": enough, "patience": 1, "warm_start": start}
-            return Model(sizes, mbi.estimation.MirrorDescent().estimate(domain, loss, **how), known)
+            return Model(sizes, mbi.estimation.MirrorDescent().estimate(domain, loss, **how), aims)
 
         model = estimated(_ENOUGH, warm_start)
-        off = [weights[axes] * np.square(model.table(axes) - counts[axes] / weights[axes]).sum() for axes in known]
-        explained = sum(len(counts[axes]) for axes in known) if degrees is None else degrees  # by noise, on average
-        return model if sum(off) <= explained else estimated(_EXACT, model)
+        explained = sum(len(counts[axes]) for axes in aims) if degrees is None else degrees  # by noise, on average
+        return model if model.off <= explained else estimated(_EXACT, model)
 
 
 def domain_of(sizes: Axes) -> Any:  # noqa: ANN401

@@ -9,7 +9,7 @@ from fractions import Fraction
 from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import Loss, Terms, Unit
 from dp_polars._release.protection import Protection
-from dp_polars._release.request import Ask, text_of
+from dp_polars._release.request import Ask, serialized
 from dp_polars._statistics.averages import Share
 from dp_polars._statistics.categories import Ranked
 from dp_polars._statistics.limits import What
@@ -88,7 +88,7 @@ def values_apart(ask: Ask[HistogramQuery]) -> tuple[object, ...]:
 
     Quantiles, for which nobody should be beyond, have bounds of their own.
     """
-    column = tuple(map(text_of, ask.columns))
+    column = tuple(map(serialized, ask.columns))
     query = ask.query
     if isinstance(query, SumOfPeople):
         return (*column, query.lower, query.upper, query.step, query.free)
@@ -101,7 +101,7 @@ def rows_apart(ask: Ask[HistogramQuery]) -> tuple[object, ...]:
     by_name = ask.query.claim.mechanism if not is_drawn and ask.query.claim._is_asked else ""
     if is_drawn or are_all(ask):
         return "all rows", is_drawn, by_name
-    column = tuple(map(text_of, ask.columns))
+    column = tuple(map(serialized, ask.columns))
     return *column, getattr(ask.query, "counted", "") == "nulls", ask.query.counts_people, by_name
 
 

@@ -10,7 +10,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Literal
 
 from dp_polars._accounting.terms import Contributions, NeighboringRelation, check_relation, in_words
-from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
+from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of_unit
 from dp_polars._base.numbers import plural, positive_int
 from dp_polars._mechanisms.person_weights import PersonWeight
 from dp_polars._statistics.statistic import HistogramQuery
@@ -163,7 +163,7 @@ class Protection:
     @property
     def privacy_unit(self) -> str | None:
         """The privacy unit as a text: the name of one column, or several as JSON."""
-        return text_of(self.unit)
+        return text_of_unit(self.unit)
 
     @classmethod
     def of(

@@ -568,8 +568,8 @@ class Request(AnyRequest[HistogramQuery]):
         found = []
         for ask in asks:
             which, columns = self.contributing(ask)
-            rows = which, *map(text_of, columns)
-            found.append(Part(ask.name, tuple(map(text_of, ask.columns)), rows, ask.query))
+            rows = which, *map(serialized, columns)
+            found.append(Part(ask.name, tuple(map(serialized, ask.columns)), rows, ask.query))
         return found
 
     def contributing(self, ask: Ask[HistogramQuery]) -> tuple[Literal["rows", "values"], tuple[pl.Expr, ...]]:
@@ -831,7 +831,7 @@ def _is_filled(value: pl.Expr, filled: Collection[str]) -> bool:
     return value.meta.eq(column.is_null()) or (value.meta.eq(column) and names[0] in filled)
 
 
-def text_of(column: pl.Expr) -> bytes:
+def serialized(column: pl.Expr) -> bytes:
     """Return what a column is called by what it reads, under whatever name."""
     return bytes(column.meta.undo_aliases().meta.serialize())
 

@@ -32,7 +32,7 @@ from dp_polars._release.found import THE_GROUPS, Found
 from dp_polars._release.left_out import limits_needed, refuse_within, with_people
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._release.public_keys import in_types_of
-from dp_polars._release.request import Ask, Request, asked_in, text_of
+from dp_polars._release.request import Ask, Request, asked_in, serialized
 from dp_polars._release.ruled import REFERENCE
 from dp_polars._release.staged import StagedRequest, request_of
 from dp_polars._statistics.categories import NoCandidate, OfCategories
@@ -90,7 +90,7 @@ def request_of_any(
     of_columns: dict[bytes, list[int]] = {}
     for place, ask in enumerate(asks):
         if _selects(ask):
-            of_columns.setdefault(text_of(ask.columns[0]), []).append(place)
+            of_columns.setdefault(serialized(ask.columns[0]), []).append(place)
     selections = [_selection_of_groups(by, asks, protection, unit)] if by else []
     selections += [_selection_of_candidates(places, asks, protection, unit) for places in of_columns.values()]
     return SelectingRequest.in_stages(

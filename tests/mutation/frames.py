@@ -231,7 +231,7 @@ MUTANTS = [
         "rows of keys that are not listed are held", "::test_quantiles_of_a_fine_grid_are_drawn_from_rows"),
     _drawing("SingleRows.by_group", 'lengths[rows["group"].to_numpy()]', "lengths[: len(rows)]",
         "rows count for the group before theirs, where that has none", "::test_rows_one_by_one_are_counted"),
-    _drawing("SingleRows._count", "64", "65", "the rows of a far group count for another one",
+    _drawing("SingleRows.counted", "64", "65", "the rows of a far group count for another one",
         "::test_rows_one_by_one_are_counted"),
     _drawing("SingleRows.near", "upto - counts < last[:, None]", "upto < last[:, None]",
         "the rows of the last rank are left out", "::test_selected_runs_are_those_of_a_sort"),

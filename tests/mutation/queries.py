@@ -144,7 +144,7 @@ MUTANTS = [
         "rows that do not contribute weigh something"),
     _histograms("Histogram._of_many_codes", "codes < size", "codes <= size",
         "rows that do not contribute are counted where cells leave 64 bits"),
-    _histograms("Histogram.of_pairs", "np.lexsort((codes, groups))", 'np.argsort(codes, kind="stable")',
+    _histograms("Histogram.of_pairs", "groups * width + codes", "codes",
         "rows of one group are counted for another"),
     # --- Halves of a claim, and noise where nobody is
     _numbers("Mean.changes", "(self.upper - self.lower) / self.known_step(*columns)",

@@ -33,6 +33,7 @@ from dp_polars._engines.polars.held import Held
 from dp_polars._engines.polars.labels import labelled
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
+    CellsOfKinds,
     Cut,
     added_up_cells,
     count_people,
@@ -408,7 +409,7 @@ def count(
         )
         for numbers in together
     ]
-    found: list[pl.DataFrame] = []
+    found: CellsOfKinds = {}
     held: dict[tuple[int, ...], Held] = {}
     if privacy_unit is not None and any(spec.by_person for spec in specs):
         if not isinstance(keys, Product):
@@ -419,38 +420,36 @@ def count(
             frame = frame.with_columns(labelled(frame["person"]))
             weighed = [kind for kind in kinds if kind.specs[0].weight is not None]
             drawn = [kind for kind in kinds if kind.specs[0].weight is None]
-            cells = [*weigh_people(frame, weighed, engine), *count_people(frame, drawn, held, engine)]
-            counted = [kind for kind in [*weighed, *drawn] if kind.numbers not in held]
-            by_numbers = {kind.numbers: one for kind, one in zip(counted, cells, strict=True)}
-            more = [by_numbers[kind.numbers] for kind in kinds if kind.numbers not in held]
-            # No person is in two parts.
-            found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
+            of_part = weigh_people(frame, weighed, engine) | count_people(frame, drawn, held, engine)
+            for numbers, more in of_part.items():  # no person is in two parts
+                found[numbers] = added_up([found[numbers], more], ["cell"], engine) if numbers in found else more
     elif not isinstance(keys, Product) and fit_arrays(groups, specs, together):
         histograms = count_rows(rows, keys, specs, together, engine)
         return [histograms[number] for number in range(len(specs))]
     else:
         found = _counted_by_row(_coded(rows, None, keys, specs), kinds, engine)
     if isinstance(keys, Product):
-        of_spec = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
+        of_spec = {number: cells for numbers, cells in found.items() for number in numbers}
         sums = (of_spec[number].select("cell", _weight(spec, number)).sort("cell") for number, spec in enumerate(specs))
         pairs = ((column.to_numpy().astype(np.int64) for column in cells) for cells in sums)
         # Each group with rows once.
         return [Histogram(groups, counts, np.array([len(groups)])) for groups, counts in pairs]
     of_number = {number: rows.histogram() for numbers, rows in held.items() for number in numbers}
-    counted = [kind for kind in kinds if kind.numbers not in held]
-    for kind, of_kind in zip(counted, found, strict=True):
-        for number, spec in zip(kind.numbers, kind.specs, strict=True):
-            of_number[number] = _by_group(of_kind.select("cell", count=_weight(spec, number)), kind.layout, groups)
+    for numbers, of_kind in found.items():
+        for number in numbers:
+            counted = of_kind.select("cell", count=_weight(specs[number], number))
+            of_number[number] = _by_group(counted, Layout.of(groups, specs[number].binning.size), groups)
     return [of_number[number] for number in range(len(specs))]
 
 
-def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
+def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> CellsOfKinds:
     """Return the cells of each kind, counted without limits."""
     if len(kinds) > 1:
         # Scan once. Polars must not share the scan itself: see `NO_FILTER_IN_SCANS`.
         coded = collected([coded], engine)[0].lazy()
     plans, finds = zip(*(added_up_cells(coded, [kind], [kind.contributes]) for kind in kinds), strict=True)
-    return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
+    cells = collected(plans, engine)
+    return {kind.numbers: find(one) for kind, (find,), one in zip(kinds, finds, cells, strict=True)}
 
 
 def _code_name(specs: Sequence[HistogramSpec], number: int) -> str | None:

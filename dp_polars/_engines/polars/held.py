@@ -7,7 +7,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import Ints, lengths_from, run_starts, sorted_words
+from dp_polars._base.numbers import owners
 from dp_polars._bins.binning import code_dtype
 from dp_polars._mechanisms.histograms import Histogram, SingleRows
 
@@ -21,7 +21,7 @@ class Held:
     def __init__(self, groups: int, size: int) -> None:
         self._groups, self._size, self._number = groups, size, 0
         self._rows = list[tuple[NDArray[np.integer], NDArray[np.integer]]]()
-        self._sums = list[tuple[NDArray[np.uint64], Ints]]()
+        self._sums = list[Histogram]()
         self._lock = Lock()
 
     def add(self, groups: NDArray[np.integer], codes: NDArray[np.integer] | None) -> None:
@@ -35,11 +35,7 @@ class Held:
                 self._add_up()
 
     def _add_up(self) -> None:
-        size = np.uint64(self._size)
-        parts = [groups.astype(np.uint64) * size + codes.astype(np.uint64) for groups, codes in self._rows]
-        cells = sorted_words(np.concatenate([np.empty(0, np.uint64), *parts]))
-        first = run_starts(cells)
-        self._sums.append((cells[first], lengths_from(first, len(cells))))
+        self._sums.append(SingleRows(self._rows, self._groups, self._size).counted)
         self._rows, self._number = [], 0
 
     def histogram(self) -> Histogram:
@@ -47,9 +43,6 @@ class Held:
         if not self._sums:
             return SingleRows(self._rows, self._groups, self._size)
         self._add_up()
-        cells, rows = (np.concatenate(column) for column in zip(*self._sums, strict=True))
-        order = np.argsort(cells, kind="stable")
-        cells, rows = cells[order], rows[order]
-        first = run_starts(cells)
-        groups, codes = np.divmod(cells[first], np.uint64(self._size))
-        return Histogram.of_cells(groups.astype(np.int64), codes, np.add.reduceat(rows, first), self._groups)
+        parts = zip(*((owners(one.sizes), one.codes, one.weights) for one in self._sums), strict=True)
+        groups, codes, rows = map(np.concatenate, parts)
+        return Histogram.of_pairs(groups, codes, rows, self._groups)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -52,6 +52,10 @@ _PEOPLE_ROWS = 1 << 17
 # Up to this many bits of a cell, each part of the rows is counted in a table. With up to this many cells per row, all
 # rows together are.
 _TABLE_BITS, _CELLS_PER_ROW = 14, 2
+
+
+#: The cells of each kind of specs, by the positions of its specs: `cell`, `rows` and `weight i`, each cell once.
+CellsOfKinds: TypeAlias = "dict[tuple[int, ...], pl.DataFrame]"
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,8 @@ def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
 
 def count_people(
     frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], held: Mapping[tuple[int, ...], Held], engine: EngineType
-) -> list[pl.DataFrame]:
-    """Return the rows that stay, for each kind: `cell`, `rows` and `weight i`, each cell once.
-
-    Kinds whose numbers are in `held` add their rows there, and return nothing.
+) -> CellsOfKinds:
+    """Return the cells of rows that stay. Kinds whose numbers are in `held` add their rows there instead.
 
     Polars' work depends only on the kinds, not on the rows.
 
@@ -118,7 +120,7 @@ def count_people(
     It loses `person`.
     """
     if not kinds:
-        return []
+        return {}
     by_codes: dict[str | None, list[AlikeSpecs]] = {}
     for kind in kinds:
         if kind.numbers not in held:
@@ -147,7 +149,7 @@ def count_people(
         finds.append({kind.numbers: find_of for kind, find_of in zip(alike, find, strict=True)})
     for cells, every in zip(collected(plans, engine), finds, strict=True):
         found |= {numbers: find(cells) for numbers, find in every.items()}
-    return [found[kind.numbers] for kind in kinds if kind.numbers not in held]
+    return found
 
 
 class Codes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,27 +19,27 @@ from dp_polars._sources.running import collected
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
+    from dp_polars._engines.polars.people import CellsOfKinds
     from dp_polars._release.contract import HistogramSpec
 
 
-def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
-    """Return the weighted sums of each kind: `cell` and `weight i` of each of its specs, each cell once.
+def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> CellsOfKinds:
+    """Return the weighted sums of each kind.
 
     `frame`: `person` (`labels.labelled`), `group` if there are several, and the columns of `kinds`.
     """
-    in_table: dict[int, AlikeSpecs] = {}
-    by_codes: dict[str | None, list[int]] = {}
-    for place, kind in enumerate(kinds):
+    in_table: list[AlikeSpecs] = []
+    by_codes: dict[str | None, list[AlikeSpecs]] = {}
+    for kind in kinds:
         if kind.layout.code_bits or (kind.specs[0].people and kind.weights):  # or people's values are added up
-            by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(place)
+            by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
         else:
-            in_table[place] = kind
-    counted = _Table.of(frame).counted(in_table) if in_table else {}
-    plans: dict[int, pl.LazyFrame] = {}
-    for code, places in by_codes.items():
-        plans |= zip(places, _weighed(frame, code, [kinds[place] for place in places], engine), strict=True)
-    found = counted | dict(zip(plans, collected([*plans.values()], engine), strict=True))
-    return [found[place] for place in range(len(kinds))]
+            in_table.append(kind)
+    plans: dict[tuple[int, ...], pl.LazyFrame] = {}
+    for code, alike in by_codes.items():
+        plans |= {kind.numbers: plan for kind, plan in zip(alike, _weighed(frame, code, alike, engine), strict=True)}
+    found = dict(zip(plans, collected([*plans.values()], engine), strict=True))
+    return found | (_Table.of(frame).counted(in_table) if in_table else {})
 
 
 # Up to this many pairs of a person and a group per row, a table has all pairs. `_FEW_PAIRS` always fit.
@@ -75,11 +75,11 @@ class _Table:
         pairs, place = numbered(place.view(np.uint64))
         return cls(frame, place, groups, pairs.view(np.int64), len(pairs))
 
-    def counted(self, kinds: Mapping[int, AlikeSpecs]) -> dict[int, pl.DataFrame]:
-        """Return the weighted sums of each kind, by its place. No kind adds up people."""
+    def counted(self, kinds: Sequence[AlikeSpecs]) -> CellsOfKinds:
+        """Return the weighted sums of each kind. No kind adds up people."""
         found, rows, sums, weights = {}, dict[str | None, Ints](), dict[object, Ints](), dict[object, Ints]()
         contributing: dict[str | None, NDArray[np.bool_] | None] = {}
-        for place, kind in kinds.items():
+        for kind in kinds:
             if kind.code not in contributing:
                 contributing[kind.code] = self._contributing(kind)
             chosen = contributing[kind.code]
@@ -105,7 +105,8 @@ class _Table:
                     total = spec.of_sums(sums[code, name], counts)
                 parts[weight_name(number)] = self._by_group(_parts(total, weights[same], spec.bits))
             cells = np.arange(self.groups, dtype=np.uint32 if kind.layout.bits <= 32 else np.uint64)
-            found[place] = pl.DataFrame({"cell": cells, **parts}).filter(pl.Series(self._by_group(rows[code]) > 0))
+            has_rows = pl.Series(self._by_group(rows[code]) > 0)
+            found[kind.numbers] = pl.DataFrame({"cell": cells, **parts}).filter(has_rows)
         return found
 
     def _by_group(self, numbers: Ints) -> Ints:
