@@ -230,15 +230,23 @@ class Claim:
         mechanism = self.mechanism if self._is_asked else check_mechanism(self._kind, None, unit)
         return replace(self, loss=replace(self.loss, unit=unit), mechanism=mechanism)
 
+    def _with_loss(self, value: Fraction) -> Claim:
+        """Return the claim with another loss in the same unit."""
+        return replace(self, loss=Loss(value, self.loss.unit), _loss_weight=None)
+
+    def _times(self, factor: Fraction) -> Claim:
+        """Return the claim with so many times its loss; while the loss is undecided, its weight."""
+        if self._loss_weight is not None:
+            return replace(self, _loss_weight=self._loss_weight * factor)
+        return self._with_loss(self.loss.value * factor)
+
     def _at_cost(self, loss: Loss) -> Claim:
         """Return the claim with the largest loss, in its own unit, that costs at most this."""
         if self.loss.unit == loss.unit:
-            return replace(self, loss=loss, _loss_weight=None)
+            return self._with_loss(loss.value)
         if not self._has_epsilon:
             raise ValueError(_NO_EPSILON)
-        return replace(
-            self, loss=Loss(self._cost_of(self.loss.unit, self._paid_x(loss)), self.loss.unit), _loss_weight=None
-        )
+        return self._with_loss(self._cost_of(self.loss.unit, self._paid_x(loss)))
 
     def _check_keys(self) -> None:
         """Raise unless delta is above 0 for keys, which count each person once, and 0 for all others.
@@ -509,14 +517,14 @@ def scaled_claims(
         factor = target.value / cost(every, target.unit)
     else:
         factor = _factor(every, target, cost_of)
-    return [_times(claim, factor) for claim in every]
+    return [claim._times(factor) for claim in every]
 
 
 def _factor(claims: Sequence[Claim], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]) -> Fraction:
     """Return the largest factor of four significant digits at which the joint cost is at most the target."""
 
     def holds(factor: Fraction) -> bool:
-        return cost_of([_times(claim, factor) for claim in claims]) <= target.value
+        return cost_of([claim._times(factor) for claim in claims]) <= target.value
 
     # An output's cost grows with its loss, in any unit.
     power = Fraction(1)
@@ -526,10 +534,6 @@ def _factor(claims: Sequence[Claim], target: Loss, cost_of: Callable[[Sequence[C
         power /= 10
     digits = range(1000, 10_000)
     return digits[bisect_left(digits, True, key=lambda number: not holds(number * power / 1000)) - 1] * power / 1000
-
-
-def _times(claim: Claim, factor: Fraction) -> Claim:
-    return replace(claim, loss=Loss(claim.loss.value * factor, claim.loss.unit))
 
 
 def _in_other_unit(claims: Sequence[Claim]) -> Loss:

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import Claim, claim_on
-from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
+from dp_polars._accounting.claims import claim_on
+from dp_polars._accounting.terms import Contributions, Terms, warn_if_large
 from dp_polars._base.calls import all_called
 from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
 from dp_polars._base.silence import in_parallel
@@ -155,14 +155,16 @@ class CubeRequest(Request):
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        said = query.with_claim(replace(query.claim, _loss_weight=None))  # the proportions do not depend on the loss
+        said = query.with_claim(
+            query.claim._with_loss(query.claim.loss.value)
+        )  # the proportions do not depend on the loss
         asked = {axes: of_table(pipeline.protection, sizes, axes, said) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
         attained = _attained(pipeline, sizes, {axes: (asked[axes], part) for axes, part in parts.items()})
         for axes, part in parts.items():
-            of_part = query.with_claim(replace(as_part(query.claim, Fraction(part, whole)), _attained=attained))
+            of_part = query.with_claim(replace(query.claim._times(Fraction(part, whole)), _attained=attained))
             asks.append(Ask(name_of(columns, axes), (), of_table(pipeline.protection, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
@@ -231,13 +233,6 @@ class CubeRequest(Request):
             row |= {"error_95": error, "groups": plan.cells(axes), "note": note}
             lines.append(Line(row, ask))
         return lines
-
-
-def as_part(claim: Claim, part: Fraction) -> Claim:
-    """Return a claim with a part of the loss; while the loss is undecided, with a part of its weight."""
-    if claim._loss_weight is not None:
-        return replace(claim, _loss_weight=claim._loss_weight * part)
-    return replace(claim, loss=Loss(claim.loss.value * part, claim.loss.unit))
 
 
 def name_of(columns: Sequence[pl.Series], axes: Axes) -> str:

@@ -25,7 +25,6 @@ from dp_polars._frames.cube_query import (
     LARGEST_SCALE_OF_TABLES,
     CubeQuery,
     CubeRequest,
-    as_part,
     name_of,
     of_table,
     sums_of,
@@ -71,7 +70,7 @@ class ChosenTables(Count):
 
     def of_part(self, part: Fraction) -> Claim:
         """Return the claim of one draw, for a part of the loss."""
-        return replace(as_part(self.claim, part), _draws=1)
+        return replace(self.claim._times(part), _draws=1)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return float(noise_bound_at(self.claim.mechanism, self.of_part(Fraction(1, self.dimensions)).rate, beta))
@@ -431,7 +430,7 @@ def _request(
         queries["choices"] = choices.under(*bounds), _OF_CHOICES
     asks = []
     for name, (query, part) in queries.items():
-        asks.append(Ask(name, (), query.with_claim(as_part(query.claim, part[unit]))))
+        asks.append(Ask(name, (), query.with_claim(query.claim._times(part[unit]))))
     parts = tuple(part for _, part in queries.values())
     request = SyntheticRequest(pipeline, Product(tuple(columns)), tuple(asks), sizes, tuple(wanted), tuple(first))
     return replace(request, ends=ends, weights=weights, most_cells=most_cells, parts=parts)

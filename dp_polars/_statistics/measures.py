@@ -19,7 +19,6 @@ from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import (
     LARGEST,
     Contributions,
-    Loss,
     NeighboringRelation,
     Unit,
     Within,
@@ -386,8 +385,7 @@ def check_within(query: HistogramQuery, within: Within) -> None:
 
 def at_most(query: QueryT, unit: Unit) -> QueryT:
     """Return the statistic at the largest loss in this unit that a search may find, with the unit's mechanism."""
-    largest = query.with_claim(replace(query.claim, loss=replace(query.claim.loss, value=Fraction(LARGEST))))
-    return largest.in_unit(unit)
+    return query.with_claim(query.claim._with_loss(Fraction(LARGEST))).in_unit(unit)
 
 
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
@@ -405,7 +403,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
         raise ValueError(msg)
 
     def at(place: int) -> QueryT:
-        return query.with_claim(replace(query.claim, loss=Loss(loss_at(place), query.claim.loss.unit)))
+        return query.with_claim(query.claim._with_loss(loss_at(place)))
 
     def error_at(place: int) -> float | None:
         with suppress(ValueError):  # a rate too small, or noise that does not fit into 64 bits

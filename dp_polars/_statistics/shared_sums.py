@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Loss, exact
+from dp_polars._accounting.terms import exact
 from dp_polars._statistics.averages import Deviation, Mean, Share, Variance
 from dp_polars._statistics.measures import Clipped, Count, Measure, SharedDraw, Sum, checked
 from dp_polars._statistics.of_shared_draws import PAIR, THREE, CentredSum, bernstein
@@ -179,7 +179,7 @@ def _closed(query: HistogramQuery) -> HistogramQuery:
     claim = query.claim
     if not isinstance(query, Measure) or claim._loss_weight is None:
         return query
-    return query.with_claim(replace(claim, loss=Loss(claim._loss_weight, claim.loss.unit), _loss_weight=None))
+    return query.with_claim(claim._with_loss(claim._loss_weight))
 
 
 def _is_sum(query: HistogramQuery) -> bool:
@@ -346,9 +346,7 @@ def _error_of_bernstein(query: HistogramQuery, losses: Fraction, sums: int) -> f
 
 def _claim(user: HistogramQuery, key: _Key, loss: Fraction, groups: int) -> Claim:
     """Return the claim of one draw under its statistics' limits: of a count, or of numbers from −1 to 1."""
-    claim = replace(
-        user.claim, loss=replace(user.claim.loss, value=loss), _draws=1, _same_group=Fraction(1), _groups=None
-    )
+    claim = replace(user.claim._with_loss(loss), _draws=1, _same_group=Fraction(1), _groups=None)
     one: Measure = Count("rows", claim)
     if key != _COUNT:
         one = Sum(Fraction(-1), Fraction(1), Fraction(1), of_floats=False, claim=claim)

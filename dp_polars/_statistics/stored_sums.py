@@ -184,7 +184,7 @@ def _otherwise(
     loss = _loss_alone(planned)
     if loss is None or not is_of_shared_kind(planned.alone):
         return
-    apart = planned.alone.with_claim(replace(planned.claim, loss=Loss(loss, planned.claim.loss.unit)))
+    apart = planned.alone.with_claim(planned.claim._with_loss(loss))
     if isinstance(apart, (Count, Sum)):
         yield _with_rates(drawn_sums(apart, texts), stored)
     claims = claims_needed(part._replace(query=apart), groups)

@@ -314,7 +314,7 @@ MUTANTS = [
         "losses in another unit are added up as if they were in this one"),
     _scaled("_accounting/claims:_factor", "target.value", "target.value * 2",
         "a scaled query costs more than was asked for"),
-    _scaled("_accounting/claims:_times", "claim.loss.unit", '"rho"', "scaled losses change their unit"),
+    _scaled("_accounting/claims:Claim._with_loss", "self.loss.unit", '"rho"', "scaled losses change their unit"),
     _scaled("KeysThatAreThere.__post_init__", "_ = self.selection", "pass",
         "keys are scaled to a loss that they are charged and can't be drawn at"),
     _whole("_with_deltas", "(for_keys - gone) * claim._loss_weight / parts", "for_keys - gone",
