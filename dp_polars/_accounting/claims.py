@@ -235,7 +235,7 @@ class Claim:
         return replace(self, loss=Loss(value, self.loss.unit), _loss_weight=None)
 
     def _times(self, factor: Fraction) -> Claim:
-        """Return the claim with so many times its loss; while the loss is undecided, its weight."""
+        """Return the claim with its loss times a factor; while the loss is undecided, with its weight times it."""
         if self._loss_weight is not None:
             return replace(self, _loss_weight=self._loss_weight * factor)
         return self._with_loss(self.loss.value * factor)
