@@ -839,11 +839,16 @@ def _scaled(
 
 
 def _with_own_parts(query: QueryT, scaled: QueryT) -> QueryT:
-    """Return a query with other parts of its loss for its first stage, if it has one and was not scaled before."""
+    """Return a query with other limits to find, or parts of its loss for that, if it has any and no loss before."""
     before, after = query._planned, scaled._planned
     if not isinstance(before, StagedRequest) or not isinstance(after, StagedRequest):
         return query
-    return query if after.has_enough or not before.is_open else query._with_request(before.with_parts(after.wanted))
+    if not before.is_open or not before.unruled:
+        return query
+    found = before.finding_in(after.unruled[0].query.claim.loss.unit)
+    if found is before and not after.has_enough:
+        found = before.with_parts(after.wanted)
+    return query._with_request(found)
 
 
 def followed(queries: Sequence[QueryT]) -> list[QueryT]:

@@ -82,11 +82,16 @@ class FoundLimits(tuple[Found, ...]):
 
     @property
     def limits(self) -> dict[str, int]:
-        """The contribution limits by name: of several that were found for different outputs, the largest."""
+        """The contribution limits by name: of several that were found for different outputs, the largest.
+
+        A limit of the rows that are drawn in each group would leave rows out of numbers, which have a norm.
+        """
         found: dict[str, int] = {}
         for one in self:
             if one.outputs and not one.is_bound and one.what != "max_candidates":
                 found[one.what] = max(int(one.value), found.get(one.what, 0))
+        if "max_norm" in found:
+            found.pop("max_rows_per_group", None)
         return found
 
     def __repr__(self) -> str:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dp_polars._accounting.claims import claim_on
+from dp_polars._accounting.costs import PROOFS
 from dp_polars._accounting.terms import Loss, Terms, Unit
 from dp_polars._release.protection import Protection
-from dp_polars._release.request import Ask, serialized
+from dp_polars._release.request import Ask, asked_in, serialized
 from dp_polars._statistics.averages import Share
 from dp_polars._statistics.categories import Ranked
 from dp_polars._statistics.limits import What
@@ -26,31 +27,41 @@ OWN_LOSS = (
 )
 
 
-def limit_needed(protection: Protection, query: HistogramQuery, groups: int) -> What | None:
-    """Return which contribution limit a statistic needs that is left out; None: none."""
+def limit_needed(protection: Protection, query: HistogramQuery, groups: int) -> tuple[What, ...]:
+    """Return which contribution limits a statistic needs that are left out.
+
+    In rho, rows in several groups cost less than as many in one: so there are two limits of rows that are drawn.
+    """
     if protection.unit is None or protection.max_rows is not None:
-        return None
+        return ()
     by_norm = query.weighs_people
     if by_norm and protection.max_norm is not None:
-        return None
+        return ()
     if query.counts_people and query.limits_people:
         is_given = protection.max_groups is not None or groups == 1
-        return "max_groups" if not is_given and "max_groups" in protection.left_out else None
+        return ("max_groups",) if not is_given and "max_groups" in protection.left_out else ()
     in_groups = groups == 1 or protection.max_groups is not None or "max_groups" not in protection.left_out
     if query.counts_people and query.fixed_size == 1 and in_groups:  # a person counts once in each group
-        return None
+        return ()
     if protection.max_rows_per_group is not None and in_groups:
-        return None
+        return ()
     name: What = "max_norm" if by_norm else "max_rows"
-    return name if name in protection.left_out else None
+    if name not in protection.left_out:
+        return ()
+    claim = query.claim
+    is_spread = claim.loss.unit == "rho" and PROOFS[claim._charged_as].curve.is_convex
+    is_one = by_norm or not is_spread or min(protection.max_groups or groups, groups) == 1
+    return (name,) if is_one or "max_rows_per_group" not in protection.left_out else (name, "max_rows_per_group")
 
 
-def limits_needed(asks: Sequence[Ask[HistogramQuery]], protection: Protection, groups: int) -> list[What | None]:
-    """Return which contribution limit each output needs that is left out; refuse a loss of its own where bounds are."""
-    needed: list[What | None] = []
+def limits_needed(
+    asks: Sequence[Ask[HistogramQuery]], protection: Protection, groups: int, unit: Unit
+) -> list[tuple[What, ...]]:
+    """Return which limits each output needs that are left out; refuse a loss of its own where bounds are."""
+    needed: list[tuple[What, ...]] = []
     for ask in asks:
         is_open = ask.query.claim._is_open and ask.within is None
-        needed.append(limit_needed(protection, ask.query, groups) if is_open else None)
+        needed.append(limit_needed(protection, asked_in(ask, unit).query, groups) if is_open else ())
         if not is_open and ask.query.finds:
             what, call = ask.query.left_out
             raise ValueError(OWN_LOSS.format(f"Output {ask.name!r}", what, f"give {what}, as in {call}"))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import polars as pl
 
+from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim, claim_on
-from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Loss, Terms, Unit
+from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Contributions, Loss, Terms, Unit
 from dp_polars._base import column_types
 from dp_polars._mechanisms.limit_rule import (
     LimitKind,
@@ -25,7 +26,7 @@ from dp_polars._mechanisms.limit_rule import (
     part_of_loss,
 )
 from dp_polars._mechanisms.noise import check_scale
-from dp_polars._release.left_out import rows_apart, values_apart
+from dp_polars._release.left_out import limits_needed, rows_apart, values_apart
 from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request, under
 from dp_polars._statistics.answer_lists import TopK
@@ -107,29 +108,36 @@ class RuledRequest(Request):
         pipeline: Any,  # noqa: ANN401
         keys: pl.DataFrame | None,
         asks: Sequence[Ask[HistogramQuery]],
-        needed: Sequence[What | None],
+        needed: Sequence[Sequence[What]],
         unit: Unit,
         **fields: Any,  # noqa: ANN401  # the fields of a subclass
     ) -> Self:
+        return cls(pipeline, keys, tuple(asks), **fields)._finding(needed, unit)
+
+    def _finding(self, needed: Sequence[Sequence[What]], unit: Unit) -> Self:
+        """Return the request, nothing of which has a loss, with choices of limits, and of bounds that are left out."""
         of: dict[tuple[object, ...], list[int]] = {}
-        for place, (ask, limit) in enumerate(zip(asks, needed, strict=True)):
-            if limit is not None:
+        for place, (ask, needs) in enumerate(zip(self.asks, needed, strict=True)):
+            for limit in needs:
                 of.setdefault((limit, *rows_apart(ask)), []).append(place)
             for what in ask.query.finds:
                 of.setdefault((what, *values_apart(ask)), []).append(place)
         sets = tuple(OneSet(key[0], tuple(places)) for key, places in of.items())  # type: ignore[arg-type]
-        request = cls(pipeline, keys, tuple(asks), sets=sets, **fields)
-        groups = request.groups
-        limits: dict[str, dict[str, int]]
-        limits = {
-            ask.name: {limit: min(REFERENCE, groups) if limit == "max_groups" else REFERENCE}
-            for ask, limit in zip(asks, needed, strict=True)
-            if limit is not None
+        limits: dict[str, dict[str, int]] = {
+            ask.name: {limit: min(REFERENCE, self.groups) if limit == "max_groups" else REFERENCE for limit in needs}
+            for ask, needs in zip(self.asks, needed, strict=True)
+            if needs
         }
-        request = replace(request, limits=limits)
-        request = replace(request, asks=tuple(request._bounded(ask) for ask in asks))
+        request = replace(self, sets=sets, limits=limits)
+        request = replace(request, asks=tuple(request._bounded(ask) for ask in request.asks))
         choices = tuple(request._choice(one, unit) for one in sets)
         return replace(request, unruled=choices).with_parts((_SMALLEST_PART,) * len(sets))
+
+    def finding_in(self, unit: Unit) -> Self:
+        """Return the request, nothing of which has a loss, with the limits that are needed in a unit."""
+        needed = limits_needed(self.asks, self.protection, self.groups, unit)
+        known = [tuple(self.limits.get(ask.name, ())) for ask in self.asks]
+        return self if needed == known else self._finding(needed, unit)
 
     # --- What is charged --------------------------------------------------------------------------------------------
 
@@ -176,6 +184,8 @@ class RuledRequest(Request):
         """Return the claim of what may be found that costs most in the other unit; in its own, all cost the same."""
         if claim._is_open or not claim._has_epsilon or isinstance(ask.query, LimitChoice):
             return claim
+        if len(self.limits.get(ask.name, ())) > 1:  # one cell more, as rates are rounded
+            return at_worst(claim, self.groups + 1)
         other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
         claims = self._possible_claims(ask)
         if draws_shared(ask.query):  # all of a row moves a draw by one, whatever the limits are
@@ -225,7 +235,7 @@ class RuledRequest(Request):
         claim = claim_on(replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=Fraction(1)), "choice")
         outputs = ", ".join(self.asks[place].name for place in of.asks)
         first = self.asks[of.asks[0]].query
-        is_drawn = of.what in ("max_groups", "max_rows") and not first.weighs_people
+        is_drawn = of.what in ("max_groups", "max_rows", "max_rows_per_group") and not first.weighs_people
         of_ranks = is_bound(of.what) and isinstance(first, Ranked)
         choice = LimitChoice(of.what, outputs, is_drawn, claim, of_ranks)
         choice = choice.under(ONE_RELEASE, self.protection.neighboring_relation)
@@ -263,7 +273,7 @@ class RuledRequest(Request):
     def _facts_of(self, of: OneSet) -> _Facts:
         asks = [self._alone_at(place) for place in of.asks]
         losses = [ask.query.claim.loss.value for ask in asks]
-        noises = (loss * self._noise(ask, of.what) for ask, loss in zip(asks, losses, strict=True))
+        noises = (loss * self._noise(ask) for ask, loss in zip(asks, losses, strict=True))
         widths = (ask.query.answer_width() if ask.query.is_count else 1 for ask in asks)
         return _Facts(sum(losses, Fraction(0)), sum(noises, Fraction(0)) / sum(losses), self.groups * max(widths))
 
@@ -387,10 +397,10 @@ class RuledRequest(Request):
         fits = min(largest / (1 - largest) * sum(losses) / taken, Fraction(1))
         return tuple(one * fits / (1 + one * fits) for one in beside)
 
-    def _noise(self, ask: Ask[HistogramQuery], what: What) -> Fraction:
-        """Return the expected noise of all groups at a limit of one, in rows or people; of a sum, in its bounds."""
-        limit = next(iter(self.limits.get(ask.name, ())), None) if is_bound(what) else what
-        query = ask.query if limit is None else under(self.protection.with_limits(**{limit: 1}), ask, self.groups)
+    def _noise(self, ask: Ask[HistogramQuery]) -> Fraction:
+        """Return the expected noise of all groups at limits of one, in rows or people; of a sum, in its bounds."""
+        limits = dict.fromkeys(self.limits.get(ask.name, ()), 1)
+        query = under(self.protection.with_limits(**limits), ask, self.groups) if limits else ask.query
         return self._of_all_groups(query)
 
     def _of_all_groups(self, query: HistogramQuery) -> Fraction:
@@ -441,6 +451,25 @@ class RuledRequest(Request):
             ask = replace(ask, query=ask.query.with_bounds(column, **ends))
         protection = self.protection.with_limits(**limits) if limits else self.protection
         return replace(ask, query=under(protection, ask, self.groups))
+
+
+def at_worst(claim: Claim, groups: int) -> Claim:
+    """Return the claim of the same loss that costs most in the other unit, under any limits.
+
+    In epsilon all of a person's loss in one draw costs most in rho. In rho it costs most in epsilon if it is spread
+    over as many draws as can be, in so many groups. `docs/proofs/limits.md`, Theorem 7.
+    """
+    if claim._is_open or not claim._has_epsilon:
+        return claim
+    return replace(
+        claim,
+        score_range=Fraction(1),
+        contributions=Contributions(1 if claim.loss.unit == "epsilon" else groups * claim._draws, 1),
+        _draws=1,
+        _same_group=costs.ALL,
+        _groups=None,
+        _levels=(),
+    )
 
 
 def ends_of(query: Clipped) -> Iterator[tuple[str, int, Fraction]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
-from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim, claim_on
 from dp_polars._accounting.terms import (
     LARGEST,
@@ -33,7 +32,7 @@ from dp_polars._release.left_out import limits_needed, refuse_within, with_peopl
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._release.public_keys import in_types_of
 from dp_polars._release.request import Ask, Request, asked_in, serialized
-from dp_polars._release.ruled import REFERENCE
+from dp_polars._release.ruled import REFERENCE, at_worst
 from dp_polars._release.staged import StagedRequest, request_of
 from dp_polars._statistics.categories import NoCandidate, OfCategories
 from dp_polars._statistics.limits import LimitChoice, What
@@ -85,7 +84,7 @@ def request_of_any(
     public = pl.DataFrame(schema=dict.fromkeys(by, pl.Null)) if isinstance(keys, tuple) else keys
     asks, people = with_people(tuple(given), protection, unit, [] if public is None else public.columns)
     groups = REFERENCE_GROUPS if by else 1 if public is None else public.height
-    needed = limits_needed(asks, protection, groups)
+    needed = limits_needed(asks, protection, groups, unit)
     refuse_within(asks)
     of_columns: dict[bytes, list[int]] = {}
     for place, ask in enumerate(asks):
@@ -271,7 +270,9 @@ class SelectingRequest(StagedRequest):
         if ask in self.choices:
             return claim
         is_before = isinstance(ask.query, (KeysThatAreThere, LimitChoice))
-        return at_worst(claim) if is_before or self.selects_groups else super()._charged_as(ask, claim)
+        if is_before or self.selects_groups:
+            return at_worst(claim, _MOST_CELLS)
+        return super()._charged_as(ask, claim)
 
     def typed(self, engine: Engine[Any] | None) -> list[tuple[Ask[Any], Columns]]:
         return [*((ask, ()) for ask in self._before), *super().typed(engine)]
@@ -420,26 +421,6 @@ def _with_column(
     rows: Callable[[pl.LazyFrame], pl.LazyFrame], column: pl.Expr
 ) -> Callable[[pl.LazyFrame], pl.LazyFrame]:
     return lambda frame: rows(frame).with_columns(column)
-
-
-def at_worst(claim: Claim) -> Claim:
-    """Return the claim of the same loss that costs most in the other unit, in whatever groups and under any limit.
-
-    In epsilon all of a person's loss in one draw costs most in rho. In rho it costs most in epsilon if it is spread
-    over as many draws as can be. `docs/proofs/limits.md`, Theorem 7.
-    """
-    if claim._is_open or not claim._has_epsilon:
-        return claim
-    cells = 1 if claim.loss.unit == "epsilon" else _MOST_CELLS * claim._draws
-    return replace(
-        claim,
-        score_range=Fraction(1),
-        contributions=Contributions(cells, 1),
-        _draws=1,
-        _same_group=costs.ALL,
-        _groups=None,
-        _levels=(),
-    )
 
 
 def _ruled(ask: Ask[LimitChoice]) -> Ask[LimitChoice]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Unit
+from dp_polars._accounting.terms import Unit, in_words
 from dp_polars._bins.binning import OneCode
 from dp_polars._bins.candidates import grid_rule
 from dp_polars._release.contract import HistogramSpec, KeyWork, Output, PerPerson, PersonNumber, Presentation, Work
@@ -55,7 +55,7 @@ def request_of(
     protection = pipeline.protection
     given = tuple(asks)
     asks, people = with_people(given, protection, unit, [] if keys is None else keys.columns)
-    needed = limits_needed(asks, protection, groups)
+    needed = limits_needed(asks, protection, groups, unit)
     if not any(limit or ask.query.finds for limit, ask in zip(needed, asks, strict=True)):
         return Request.of(pipeline, keys, asks, unit, engine)
     refuse_within(asks)
@@ -235,9 +235,9 @@ class StagedRequest(RuledRequest):
         if ask.query.finds and not isinstance(ask.query, Ranked):
             errors["error_95"] = None
             errors["note"] = f"Its clipping bounds are found first, so no error is known. {errors['note']}"
-        elif ask.name in self.limits:
-            ((limit, value),) = self.limits[ask.name].items()
-            errors["note"] = f"error_95 is at {limit}={value}; the limit is found first. {errors['note']}"
+        elif limits := self.limits.get(ask.name):
+            are = "limit is" if len(limits) == 1 else "limits are"
+            errors["note"] = f"error_95 is at {in_words(limits)}; the {are} found first. {errors['note']}"
         return errors
 
 
@@ -277,6 +277,8 @@ def _number(
     plain = replace(plain, rule=CountRule(spec.binning))
     if is_all:
         plain = HistogramSpec((), (), CountRule(OneCode()), Limits(), people=False)
-    if choice.what in ("max_groups", "max_rows"):
-        return PersonNumber(plain, "groups" if choice.what == "max_groups" else "rows")
+    if choice.what == "max_groups":
+        return PersonNumber(plain, "groups")
+    if choice.is_drawn:
+        return PersonNumber(plain, "rows" if choice.what == "max_rows" else "most rows")
     return PersonNumber(plain, "squares" if choice.squares else "rows", protection.max_rows_per_group)

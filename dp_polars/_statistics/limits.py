@@ -26,7 +26,7 @@ _OF_NUMBERS, _NUMBERS = Fraction(1, 4), 2
 # And the largest such rate: beyond it, what a quarter more of a choice costs in rho is less than the noise.
 _LARGEST_RATE = Fraction(1)
 #: What may be found: limits by the names of their arguments, and ends of clipping bounds.
-What = Literal["max_groups", "max_candidates", "max_norm", "max_rows", "lower", "upper"]
+What = Literal["max_groups", "max_candidates", "max_norm", "max_rows", "max_rows_per_group", "lower", "upper"]
 
 
 def is_bound(what: str) -> bool:

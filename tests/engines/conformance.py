@@ -1163,6 +1163,8 @@ class Conformance:
         "rows with a value, at most two in a group": OfPerson("rows", "price", 2),
         "squares": OfPerson("squares"),
         "squares of rows with a value": OfPerson("squares", "weight"),
+        "most rows": OfPerson("most rows"),
+        "most rows with a value, at most two": OfPerson("most rows", "price", 2),
         "groups": OfPerson("groups"),
         "groups with a value": OfPerson("groups", "amount"),
         "groups as people": OfPerson("rows", "flavour", people=True),

@@ -241,6 +241,8 @@ def _number(found: list[CountRule], number: PersonNumber) -> int:
     counts = [min(rows, number.most) for rows in _numbers(found, number.spec).values()]
     if number.what == "groups":
         return len(counts)
+    if number.what == "most rows":
+        return max(counts)
     return sum(counts) if number.what == "rows" else sum(rows * rows for rows in counts)
 
 

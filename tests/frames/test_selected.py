@@ -12,7 +12,8 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.selected import SelectingRequest, at_worst
+from dp_polars._release.ruled import at_worst
+from dp_polars._release.selected import _MOST_CELLS, SelectingRequest
 from dp_polars._statistics.limits import LimitChoice
 from dp_polars._statistics.statistic import KeysThatAreThere
 from tests.frames.asking import people_with_rows
@@ -233,7 +234,7 @@ def test_whatever_is_selected_costs_no_more_than_is_charged(name, unit, relation
         pytest.skip("in epsilon alone")
     claims = list(claims_of(asked, unit, relation))
     for claim in claims:
-        worst = at_worst(claim)
+        worst = at_worst(claim, _MOST_CELLS)
         assert worst.loss == claim.loss
         assert worst.cost(claim.loss.unit) == claim.cost(claim.loss.unit)
         if claim._has_epsilon:
@@ -246,7 +247,7 @@ def test_charged_are_the_worst_claims():
     request = query._planned
     for (_, claim), ask in zip(request.charged, request.every, strict=True):
         of_limit = isinstance(ask.query, LimitChoice) and ask is not request.selections[0].limit
-        assert claim == (ask.query.claim if of_limit else at_worst(ask.query.claim))
+        assert claim == (ask.query.claim if of_limit else at_worst(ask.query.claim, _MOST_CELLS))
         assert claim.delta == ask.query.claim.delta
 
 
@@ -423,7 +424,7 @@ def test_opendp_takes_no_query_of_selected_groups():
 
 def test_before_it_is_scaled_no_claim_is_the_worst():
     open_claim = report(private())._planned.asks[0].query.claim
-    assert at_worst(open_claim) is open_claim
+    assert at_worst(open_claim, _MOST_CELLS) is open_claim
 
 
 def test_the_engine_counts_keys_of_people():

@@ -16,7 +16,8 @@ import dp_polars as dpp
 from dp_polars._accounting.terms import Loss
 from dp_polars._bins.candidates import REFERENCE_CANDIDATES, Unselected
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.selected import SelectingRequest, at_worst
+from dp_polars._release.ruled import at_worst
+from dp_polars._release.selected import _MOST_CELLS, SelectingRequest
 from dp_polars._statistics.statistic import KeysThatAreThere
 from tests.frames.asking import people_with_rows
 from tests.helpers.needs import need
@@ -229,7 +230,7 @@ def test_selections_are_charged_at_their_worst():
     claims = dict(request.charged)
     for selection in request.selections:
         for ask in selection.asks:
-            assert claims[str(ask)] == at_worst(ask.query.claim)
+            assert claims[str(ask)] == at_worst(ask.query.claim, _MOST_CELLS)
 
 
 # --- The columns that are read ----------------------------------------------------------------------------------------

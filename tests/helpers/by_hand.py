@@ -275,6 +275,7 @@ def numbers(
         elif number.what == "smallest code":
             found.append(min(sum(value >= end for end in ends) for value in values))
         else:
-            of = {"rows": sum(counts), "squares": sum(count**2 for count in counts), "groups": len(counts)}
+            squares = sum(count**2 for count in counts)
+            of = {"rows": sum(counts), "squares": squares, "most rows": max(counts), "groups": len(counts)}
             found.append(of[number.what])
     return found

@@ -91,9 +91,9 @@ MUTANTS = [
     # --- Groups that are selected
     _selected("SelectingRequest.found_first", "*self._before", "*()",
         "the selection of groups is not charged", "::test_all_stages_are_charged_together_before_a_row_is_read"),
-    _selected("SelectingRequest._charged_as", "at_worst(claim)", "claim",
+    _selected("SelectingRequest._charged_as", "at_worst(claim, _MOST_CELLS)", "claim",
         "answers are charged as those of ten groups, whatever is selected", "::test_charged_are_the_worst_claims"),
-    _selected("at_worst", "1 if claim.loss.unit == 'epsilon' else _MOST_CELLS * claim._draws", "_MOST_CELLS * claim._draws",
+    _selected("at_worst", "1 if claim.loss.unit == 'epsilon' else groups * claim._draws", "groups * claim._draws",
         "a loss in epsilon is charged in rho as if it were spread over many groups",
         "::test_whatever_is_selected_costs_no_more_than_is_charged"),
     _selected("Selection.at", "most * both", "most",

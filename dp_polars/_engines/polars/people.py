@@ -522,6 +522,8 @@ def _of_person(number: PersonNumber, name: int, place: int) -> pl.Expr:
             found = counted.sum()
         case "squares":
             found = (counted * counted).sum()
+        case "most rows":
+            found = counted.max()
     is_there = pl.lit(value=True) if number.is_end else of_groups.sum() > 0
     return pl.when(is_there).then(found).alias(number.name(name))
 

@@ -304,6 +304,8 @@ def _of_person(number: PersonNumber, numbers: str, sums: str | None, track: int)
             found = sf.sum(counted)
         case "squares":
             found = sf.sum(counted * counted)
+        case "most rows":
+            found = sf.max(counted)
     return found if number.is_end else sf.when(found > 0, found)
 
 

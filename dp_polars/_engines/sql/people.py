@@ -100,6 +100,8 @@ def _numbers(held: Rows, numbers: Sequence[PersonNumber], dialect: Dialect) -> T
                 total = counted.sum()
             case "squares":
                 total = (counted * counted).sum()
+            case "most rows":
+                total = counted.max()
         if not number.is_end:
             total = ibis.ifelse(total > integer(0), total, ibis.null("int64"))
         of_people[number.name(place)] = cast(total, "int64")
