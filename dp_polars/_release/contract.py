@@ -264,10 +264,9 @@ class PersonNumber:
     """One number of each person, of the rows in listed groups that contribute to a spec; null where there are none.
 
     A person has n rows in a group (where people count: n codes); at most `cap` and `MOST_FOUND` count. "rows" is
-    their sum over the groups, "squares" that of their squares, "most rows" the largest of them, "groups" how many groups
-    have any. "largest code" and
-    "smallest code" are of all rows. "largest total" and "smallest total" are of the groups: of what all rows that
-    contribute weigh together, which is not clipped.
+    their sum over the groups, "squares" that of their squares, "most rows" the largest of them, "groups" how many
+    groups have any. "largest code" and "smallest code" are of all rows. "largest total" and "smallest total" are of the
+    groups: of what all rows that contribute weigh together, which is not clipped.
     """
 
     spec: HistogramSpec

@@ -184,8 +184,9 @@ class RuledRequest(Request):
         """Return the claim of what may be found that costs most in the other unit; in its own, all cost the same."""
         if claim._is_open or not claim._has_epsilon or isinstance(ask.query, LimitChoice):
             return claim
-        if len(self.limits.get(ask.name, ())) > 1:  # one cell more, as rates are rounded
-            return at_worst(claim, self.groups + 1)
+        if len(self.limits.get(ask.name, ())) > 1:  # in groups of both people, and one more as rates are rounded
+            people = 1 if self.protection.neighboring_relation == "add_or_remove_one" else 2
+            return at_worst(claim, people * self.groups + 1)
         other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
         claims = self._possible_claims(ask)
         if draws_shared(ask.query):  # all of a row moves a draw by one, whatever the limits are

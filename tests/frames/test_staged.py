@@ -247,14 +247,13 @@ def test_noise_is_for_the_limit_that_was_found(unit):
         visits().dp.protect("p").group_by(KEYS).agg(half=pl.col("days").dp.median(range(100))),
     ):
         request = query.scaled_to(**{unit: 1})._planned
-        ((limits,), values) = request.limits.values(), request.choices[0].query.values
+        (limits,), values = request.limits.values(), request.choices[0].query.values
         different = set()
         for value in (values[0], values[2], values[-1]):
-            settled = request._with([value])
+            settled = request._with([value] * len(limits))
             (ask,) = settled.asks
-            (what,) = limits
-            contributions = request.protection.with_limits(**{what: int(value)}).contributions(ask.query, 3)
-            assert ask.query.claim.contributions == contributions
+            of_protect = request.protection.with_limits(**dict.fromkeys(limits, int(value)))
+            assert ask.query.claim.contributions == of_protect.contributions(ask.query, 3)
             assert ask.query.claim.loss == request.asks[0].query.claim.loss
             different.add(ask.query.claim.rate)
         assert len(different) == len({values[0], values[2], values[-1]})
