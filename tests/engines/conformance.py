@@ -32,6 +32,7 @@ from dp_polars._bins.binning import Beyond, Clamping, OneCode
 from dp_polars._bins.candidates import grid_between
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
+from dp_polars._release import release
 from dp_polars._release.contract import ROWS_CUT, Engine, HistogramSpec, Output, PerPerson, PersonNumber, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.public_keys import in_types_of
@@ -1189,6 +1190,19 @@ class Conformance:
             expected = by_hand.numbers(frame.to_dicts(), listed, unit_of, number.of(frame.schema), number.column)
             assert told == {(): dict(Counter(expected))}, way
             assert len(expected) > 2
+
+    def test_two_limits_of_drawn_rows_are_found(self):
+        """With hardly any noise: in rho, of all rows of a person and of those in a group."""
+        rows = [(p, ward, n) for p in range(40) for ward, most in (("a", 3), ("b", 1), ("c", 9)) for n in range(most)]
+        frame = pl.DataFrame(rows, {"p": pl.Int64, "ward": pl.String, "x": pl.Int64}, orient="row")
+        if not self.make(frame).counts_per_person:
+            return
+        asked = dpp.protect("p").group_by({"ward": ["a", "b"]}).agg(half=dpp.median("x", range(9)))
+        request, settled = asked.scaled_to(rho=10**5)._request, []
+        released = self.to_polars(release.release_by(request, self.make(frame), on_settled=settled.append))
+        found = [(one.what, int(one.value)) for one in settled[0].all_found]
+        assert found == [("max_rows", 4), ("max_rows_per_group", 3)]
+        assert released.sort("ward")["half"].to_list() == [1, 0]
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("by", [("ward",), ("year", "ward")], ids=str)

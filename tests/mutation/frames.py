@@ -28,6 +28,7 @@ _publication = of("frames/test_publication.py")
 _cached = of("frames/test_cached.py")
 _draws = of("frames/test_cached_draws.py")
 _staged = of("frames/test_staged.py")
+_two_limits = of("frames/test_two_limits.py")
 _selected = of("frames/test_selected.py")
 _candidates = of("frames/test_selected_candidates.py")
 _limit_rule = of("mechanisms/test_limit_rule.py")
@@ -63,6 +64,14 @@ MUTANTS = [
     _staged("RuledRequest._charged_as", "max(claims, key=lambda one: one.cost(other))", "claim",
         "in the other unit a limit that costs more than another one is charged as that",
         "::test_whatever_is_found_costs_no_more_than_is_charged"),
+    _two_limits("limit_needed", "claim.loss.unit == 'rho'", "True", "a part of epsilon finds a limit that saves no noise",
+        "::test_they_are_found_in_rho_alone"),
+    _two_limits("RuledRequest._charged_as", "people * self.groups + 1", "1",
+        "two limits are charged in epsilon as if all rows of a person were in one group",
+        "::test_whatever_is_found_costs_no_more_than_is_charged"),
+    _two_limits("staged:_number", "'rows' if choice.what == 'max_rows' else 'most rows'", "'rows'",
+        "the limit in each group is compared with all rows of a person",
+        "::test_people_are_compared_by_all_rows_and_by_the_most_in_a_group"),
     _staged("RuledRequest._answering", "self.protection.with_limits(**limits) if limits else self.protection",
         "self.protection_of(ask)", "noise is for another limit than the one that was found",
         "::test_noise_is_for_the_limit_that_was_found"),

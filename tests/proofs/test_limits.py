@@ -165,6 +165,64 @@ def test_a_rho_is_the_same_for_all_limits():
     assert 0.8 * 2 * float(rho) < worst <= 2 * (first + float(rho)) + 1e-9
 
 
+def kept(counts, total, most):
+    """How many rows of a person in each of two groups stay, with their probabilities: random ones of all."""
+    capped = [min(n, most) for n in counts]
+    drawn = min(total, sum(capped))
+    ways = {(i, drawn - i): math.comb(capped[0], i) * math.comb(capped[1], drawn - i) for i in range(drawn + 1)}
+    return {stay: n / math.comb(sum(capped), drawn) for stay, n in ways.items() if n}
+
+
+def laws_of_modes(people, rate_of):
+    """The probability of both limits together with the modes of two groups: people's rows against two others."""
+    numbers = [[sum(counts) for counts in people], [max(counts) for counts in people]]
+    rule = Rule((1, 2, 3), (0, 0, 0), (0, 1, 2), at_median=True)
+    chosen = []
+    for xs in numbers:
+        beyond = np.array([sum(x > b for x in xs) for b in rule.counted], np.int64)
+        found = reference.law(rule.scores(beyond).tolist(), rate=FIRST / 2, mechanism="exponential", digits=30)
+        chosen.append(reference.floats(found))
+    rows = []
+    for (i, total), (j, most) in itertools.product(enumerate(rule.candidates), repeat=2):
+        rate, answers = float(rate_of(total, most)), np.zeros((2, 2))
+        for stay in itertools.product(*(kept(counts, total, most).items() for counts in people)):
+            p = math.prod(one for _, one in stay)
+            sums = [sum(of[group] for of, _ in stay) for group in (0, 1)]
+            wins = [1 / (1 + math.exp(rate * (2 - n))) for n in sums]
+            answers += p * np.outer([wins[0], 1 - wins[0]], [wins[1], 1 - wins[1]])
+        rows.append(chosen[0][i] * chosen[1][j] * answers)
+    return np.array(rows)
+
+
+def test_two_limits_of_drawn_rows_lose_the_sum():
+    """In rho, by enumeration: both choices, and modes of groups of which each person has a random part of the rows."""
+    rho = Fraction(1, 5)
+
+    def rate_of(total, most):
+        total = min(total, 2 * most)
+        contributions = Contributions(total, min(most, total))
+        claim = claim_on(replace(Terms.at(Loss(rho, "rho"), 1, "exponential"), contributions=contributions), "choice")
+        return replace(claim, score_range=Fraction(1)).rate
+
+    choice = claim_for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False)
+    bound = 2 * float(choice.cost("rho")) + float(rho)
+    kinds = [*itertools.product(range(4), repeat=2)]
+    worst, control = 0.0, 0.0
+    for base in [(), *((kind,) for kind in kinds[::4])]:
+        for more in kinds[1:]:
+            pairs = [
+                [laws_of_modes(people, rates) for people in (base, (*base, more))]
+                for rates in (rate_of, lambda total, _: rate_of(total, 1))  # the control: as if all rows were spread
+            ]
+            lost, too_much = (
+                max(divergence(*of, order) / order for of in (pair, pair[::-1]) for order in (1.5, 2, 8))
+                for pair in pairs
+            )
+            worst, control = max(worst, lost), max(control, too_much)
+    assert 0.5 * bound < worst <= bound + 1e-9
+    assert control > bound
+
+
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("score_range", [1, 2])
 def test_a_quarter_of_a_range_pays_for_each_number_of_people(mechanism, score_range):
