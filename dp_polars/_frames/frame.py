@@ -475,8 +475,8 @@ class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
             As for `protect`: public integers of at least 1. None: no such limit. If left out, a limit stays as it is.
         found
             `PrivateQuery.found` of a release: its limits, unless another one is given. If different outputs have
-            different ones, the largest is used. Beside a norm, a limit of the rows in each group is left out: numbers
-            would lose rows by it.
+            different ones, the largest is used. If there is a norm, a limit of the rows in each group is left out:
+            numbers would lose rows by it.
 
         Returns
         -------

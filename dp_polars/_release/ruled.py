@@ -458,7 +458,7 @@ def at_worst(claim: Claim, groups: int) -> Claim:
     """Return the claim of the same loss that costs most in the other unit, under any limits.
 
     In epsilon all of a person's loss in one draw costs most in rho. In rho it costs most in epsilon if it is spread
-    over as many draws as can be, in so many groups. `docs/proofs/limits.md`, Theorem 7.
+    over as many draws as can be, in that number of groups. `docs/proofs/limits.md`, Theorem 7.
     """
     if claim._is_open or not claim._has_epsilon:
         return claim
