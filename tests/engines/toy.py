@@ -239,10 +239,8 @@ def _number(found: list[CountRule], number: PersonNumber) -> int:
     if number.what.endswith("code"):
         return pick(code for _, code, *_ in found)
     counts = [min(rows, number.most) for rows in _numbers(found, number.spec).values()]
-    if number.what == "groups":
-        return len(counts)
-    if number.what == "most rows":
-        return max(counts)
+    if number.what in ("groups", "most rows"):
+        return len(counts) if number.what == "groups" else max(counts)
     return sum(counts) if number.what == "rows" else sum(rows * rows for rows in counts)
 
 
