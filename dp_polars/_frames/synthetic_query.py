@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from dp_polars._accounting.guarantees import UnitTaken
 
 
-# In rho: 15 rounds for each dimension; a tenth of the loss chooses (McKenna et al. 2022). A quarter measures these:
-# all rounds build on them, and a sixteenth, as there, makes pairs a sixth less exact at epsilon 1. In epsilon losses
-# add up, so there are fewer rounds.
+# In rho: 15 rounds for each dimension; a tenth of the loss chooses (McKenna et al. 2022). An eighth measures these: a
+# quarter makes pairs up to a tenth less exact (`benchmarks/RESULTS.md`). In epsilon losses add up, so there are fewer
+# rounds.
 _ROUNDS: dict[Unit, int] = {"epsilon": 2, "rho": 15}
-_OF_DIMENSIONS = Fraction(1, 4)
+_OF_DIMENSIONS = Fraction(1, 8)
 _OF_CHOICES: dict[Unit, Fraction] = {"epsilon": Fraction(1, 5), "rho": Fraction(3, 32)}
 _MOST_BINS = 1000
 
