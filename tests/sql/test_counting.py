@@ -21,6 +21,7 @@ import ibis  # noqa: E402
 
 from dp_polars._engines.sql import arithmetic, bounding, counting, dialects  # noqa: E402
 from dp_polars._engines.sql.dialects import Select  # noqa: E402
+from dp_polars._engines.sql.rows import Rows  # noqa: E402
 from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
@@ -390,10 +391,11 @@ def test_an_engine_that_is_not_tested_is_refused(engine, monkeypatch):
 def test_a_row_that_contributes_to_nothing_does_not_raise():
     """Whatever it says: an integer of 64 bits holds what counts, and no more."""
     con = ibis.duckdb.connect()
-    con.raw_sql("CREATE TABLE said (time DOUBLE, x BIGINT, counts BOOLEAN)")
-    con.raw_sql(f"INSERT INTO said VALUES (0.5, {2**63 - 1}, false), (0.25, {-(2**63)}, false), (1.5, 3, true)")
+    con.raw_sql("CREATE TABLE said (time BIGINT, x BIGINT, counts BOOLEAN)")
+    con.raw_sql(f"INSERT INTO said VALUES (64, {2**63 - 1}, false), (32, {-(2**63)}, false), ({2**63 - 1}, 3, true)")
     said = con.table("said")
-    found = bounding._winner(said, said["time"], {"x": (0, 7)}, said["counts"], TESTED["duckdb"])
+    rows = Rows(said, ("x",), (None,), frozenset())
+    found = bounding._winner(rows, said, said["time"], {"x": (0, 7)}, said["counts"])
     assert said.aggregate(**found).to_polars()["x"].to_list() == [3]
 
 

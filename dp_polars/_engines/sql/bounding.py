@@ -13,13 +13,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
+from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person
 from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, all_rows, cast, constant, equal_ones_together, ibis
 from dp_polars._engines.sql.rows import any_of, has, person_in, weight_in
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._engines.sql.rows import Rows
@@ -57,12 +57,11 @@ def listed(
     person = person_in(rows.table)
     pair = [*person, "group"]
     presence = {} if numbers is None else numbers.presence()
-    names = {name: i for i, name in enumerate(dict.fromkeys([*(name for name, _ in bounds), *presence.values()]))}
+    names = _numbered(rows, [*(name for name, _ in bounds), *presence.values()])
     (limits,) = {limits for _, limits in bounds}
     groups, most = limits.groups, limits.rows_per_group or 0
     flags = [f"keeps{i}" for i in bounds.values()]
-    is_whole = _is_whole(rows, names)
-    held = _Held({} if is_whole else names, {})
+    held = _Held(_partial(rows, names), {})
     read, found = rows.read(rows.table), {"is_even": ibis.literal(value=True)}
     if held.width:
         read = read.mutate(marks=held.bits_of(rows, read))
@@ -70,12 +69,11 @@ def listed(
         found = {"bits": of_any, "is_even": of_all == of_any}
     found |= {"rows": cast(read.count(), "int64")}
     found |= {} if numbers is None else numbers.sums(read, known=presence)
-    pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(**found)), names, presence)
+    pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(**found), names), names, presence)
     bounded = {name: names[name] for name, _ in bounds}
-    pairs = _in_few_groups(common.once(pairs), bounded, groups, dialect, common)
+    pairs = _in_few_groups(common.once(pairs), bounded, groups, rows, dialect, common)
     pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name]) for (name, _), i in bounds.items()})
-    stays = [pairs[name] for name in pairs.columns if name.startswith("stays")]
-    are_all = reduce(operator.and_, [pairs["rows"] <= most, *stays])
+    are_all = reduce(operator.and_, [pairs["rows"] <= most, *(pairs[f"stays{i}"] for i in bounded.values())])
     rest = common.once(pairs.filter(~are_all).select(*pair, "is_even", *flags))
     loose = rows.table.anti_join(rest, pair).mutate(**dict.fromkeys(flags, ibis.literal(value=True)))
     tight = rows.table.inner_join(rest.filter(any_of(rest[flag] for flag in flags)), pair)
@@ -94,28 +92,29 @@ def listed(
     return pairs, rows.read(all_rows([part.select("group", "said", *flags) for part in parts]))
 
 
-def _is_whole(rows: Rows, names: Collection[str | None]) -> bool:
-    """Return whether each row contributes to the only one of these columns."""
-    return len(names) == 1 and rows.whole is None
+def _numbered(rows: Rows, codes: Sequence[str | None]) -> dict[str | None, int]:
+    """Return each code with a number; those that some rows may lack are first."""
+    return {name: i for i, name in enumerate(sorted(dict.fromkeys(codes), key=lambda name: name not in rows.partial))}
+
+
+def _partial(rows: Rows, names: Mapping[str | None, int]) -> dict[str, int]:
+    """Return the codes that some rows may lack."""
+    return {name: i for name, i in names.items() if name in rows.partial}
 
 
 def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
-    """Add columns: 1 if a person has rows with a code, else 0. Without a column `has0`, … all have some."""
-    found = {}
-    for rows, code in presence.items():
-        has_some = f"has{names[code]}"
-        found[rows] = ibis.ifelse(pairs[has_some], integer(1), integer(0)) if has_some in pairs.columns else integer(1)
-    return pairs.mutate(**found)
+    """Add columns: 1 if a person has rows with a code, else 0."""
+    has_some = {rows: pairs[f"has{names[code]}"] for rows, code in presence.items()}
+    return pairs.mutate(**{rows: ibis.ifelse(one, integer(1), integer(0)) for rows, one in has_some.items()})
 
 
 def _in_few_groups(
-    pairs: Table, names: Mapping[str | None, int], most: int | None, dialect: Dialect, common: Common
+    pairs: Table, names: Mapping[str | None, int], most: int | None, rows: Rows, dialect: Dialect, common: Common
 ) -> Table:
     """Add `stays0`, … to each person's groups: whether it is one of the first `most` groups with `has0`, …, if any."""
     if most is None:
-        return pairs
-    seen = {i: f"has{i}" if f"has{i}" in pairs.columns else None for i in names.values()}
-    bounds = {f"stays{i}": (one, most) for i, one in seen.items()}
+        return pairs.mutate(**{f"stays{i}": ibis.literal(value=True) for i in names.values()})
+    bounds = {f"stays{i}": (f"has{i}" if name in rows.partial else None, most) for name, i in names.items()}
     person = person_in(pairs)
     crowded = pairs.group_by(person).aggregate(groups=pairs.count())
     crowded = common.once(crowded.filter(crowded["groups"] > most).select(person))
@@ -126,15 +125,14 @@ def _in_few_groups(
 
 
 def _counts(pairs: Table, number: int) -> Value:
-    """Return whether a pair has contributing rows and stays, if these are columns."""
-    found = [pairs[name] for name in (f"has{number}", f"stays{number}") if name in pairs.columns]
-    return reduce(operator.and_, found) if found else ibis.literal(value=True)
+    """Return whether a pair has contributing rows and stays."""
+    return pairs[f"has{number}"] & pairs[f"stays{number}"]
 
 
 def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
     """Pack each row's columns into one integer if they fit: grouping by it is faster."""
     ends = _ends(rows, specs)
-    fields = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
+    fields = {name: (_bits((low, high)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
     if sum(bits for bits, _ in fields.values()) > _MOST_SAID:
         return rows
     said, below = integer(0), 0
@@ -177,9 +175,9 @@ def split_rows(
     pair = [*person, "group"]
     table = rows.read(rows.table)
     pairs, crowds = table.group_by(pair), []
-    codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
+    codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name in rows.partial}
     seen = {f"has{i}": table.count(where=has(table, name)) > 0 for i, name in codes.items()}
-    names = dict.fromkeys(name for name, _ in bounds if name is not None)
+    names = dict.fromkeys(name for name, _ in bounds if name in rows.partial)
     full = [has(table, name) for name in names]
     seen["full"] = table.count(where=reduce(operator.and_, full) if full else None)
     sums = {} if of_numbers is None else of_numbers.sums(table)
@@ -205,9 +203,8 @@ def split_rows(
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        every = len(bounds) == 1 and rows.whole is None  # then every row contributes to the limit's output
         of_groups = {
-            f"stays{i}": (None if every or i not in codes else f"has{i}", limits.groups)
+            f"stays{i}": (f"has{i}" if i in codes else None, limits.groups)
             for (_, limits), i in bounds.items()
             if limits.groups is not None
         }
@@ -273,7 +270,8 @@ def is_short(ends: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def _bits(ends: tuple[int, int]) -> int:
-    return (ends[1] - ends[0]).bit_length()
+    """Return the bits of a number between these ends, or of none."""
+    return (ends[1] - ends[0] + 1).bit_length()
 
 
 def raced(
@@ -299,23 +297,25 @@ def raced(
     most = specs[0].limits.groups
     presence = {} if of_numbers is None else of_numbers.presence()
     codes = [] if of_numbers is None else of_numbers.codes
-    names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # columns that rows contribute to
+    names = _numbered(rows, [*rows.codes, *codes])  # columns that rows contribute to
     sizes = {by: specs[numbers[0]].binning.size for (by, people), numbers in groupings.items() if people and by}
-    is_whole = _is_whole(rows, names)
-    held = _Held.of({} if is_whole else names, sizes)
+    held = _Held.of(_partial(rows, names), sizes)
     sets = {by: f"set{i}" for i, by in enumerate(held.sizes)}
 
-    def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
+    def aggregated(said: Table, differ: Callable[[Value, Value], Value] | None = None) -> Table:
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
-        found, time = {} if differ is None else {"differ": differ(place)}, dialect.race(place, copies)
+        found = (
+            {} if differ is None else {"differ": differ(place if rows.packed is None else said["said"], said.count())}
+        )
+        time = dialect.time(place) if copies is None else dialect.race(place, copies)
         if held.width:
             found["bits"] = held.bits_of(rows, said).bit_or()
         if of_numbers is not None:
             found |= of_numbers.sums(said, copies, known=presence)
         for name, ends in read.items():
-            where = None if name is None or is_whole else has(said, name)
-            won = _winner(said, time, ends, where, dialect)
+            where = has(said, name) if name in rows.partial else None
+            won = _winner(rows, said, time, ends, where)
             found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
         return said.group_by(pair).aggregate(**found)
 
@@ -333,7 +333,7 @@ def raced(
         parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(equal_ones_together(alike))))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
     bounded = {name: names[name] for name in rows.codes}
-    pairs = _in_few_groups(common.once(held.taken_apart(pairs)), bounded, most, dialect, common)
+    pairs = _in_few_groups(common.once(held.taken_apart(pairs, names)), bounded, most, rows, dialect, common)
 
     parts = []
     for (by, people), numbers in groupings.items():
@@ -365,16 +365,16 @@ class _Held:
     Parameters
     ----------
     names
-        The columns that rows contribute to, each with its number.
+        The columns that some rows contribute to and others don't, each with its number.
     sizes
         The columns with a set of codes, each with its number of codes.
     """
 
-    names: Mapping[str | None, int]
+    names: Mapping[str, int]
     sizes: Mapping[str, int]
 
     @classmethod
-    def of(cls, names: Mapping[str | None, int], sizes: Mapping[str, int]) -> _Held:
+    def of(cls, names: Mapping[str, int], sizes: Mapping[str, int]) -> _Held:
         """Return the sets that fit. `sizes` has the columns of codes by which people are counted."""
         held = cls(names, {})
         for by, size in sizes.items():
@@ -389,8 +389,7 @@ class _Held:
 
     def bits_of(self, rows: Rows, said: Table) -> Value:
         """Return the bits of each row."""
-        conditions = [(i, None if name is None else rows.has(said, name)) for name, i in self.names.items()]
-        marks = (integer(2**i) if of is None else ibis.ifelse(of, integer(2**i), integer(0)) for i, of in conditions)
+        marks = (ibis.ifelse(rows.has(said, name), integer(2**i), integer(0)) for name, i in self.names.items())
         bits, below = reduce(operator.add, marks, integer(0)), len(self.names)
         for name, size in self.sizes.items():
             one = ibis.ifelse(has(said, name), integer(2**below), integer(0))
@@ -398,11 +397,13 @@ class _Held:
             bits, below = bits + (one << code), below + size
         return bits
 
-    def taken_apart(self, pairs: Table) -> Table:
-        """Replace the bits of pairs by `has0`, … and `set0`, …."""
+    def taken_apart(self, pairs: Table, names: Mapping[str | None, int]) -> Table:
+        """Replace the bits of pairs by `set0`, …, and by `has0`, … for all names: of others, each pair has rows."""
+        every = dict.fromkeys((f"has{i}" for i in names.values()), ibis.literal(value=True))
         if not self.width:
-            return pairs
-        found, below = {f"has{i}": self._part(pairs, i) != integer(0) for i in self.names.values()}, len(self.names)
+            return pairs.mutate(**every)
+        found = every | {f"has{i}": self._part(pairs, i) != integer(0) for i in self.names.values()}
+        below = len(self.names)
         for i, size in enumerate(self.sizes.values()):
             found[f"set{i}"], below = self._part(pairs, below, size), below + size
         return pairs.mutate(**found).drop("bits")
@@ -420,22 +421,22 @@ def _members(pairs: Table, of: str, name: str, size: int, numbers: int) -> Table
 
 
 def _winner(
-    said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None, dialect: Dialect
+    rows: Rows, said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None
 ) -> dict[str, Value]:
     """Return the columns of the row with the least time; `ends` are the smallest and largest value of each column."""
-    bits = {name: _bits(between) for name, between in ends.items()}
     if not is_short(ends):
         key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
         return {name: said[name].argmin(key, where=where) for name in ends}
-    # Engines find the smallest integer faster. Times are below 2**6.
-    key = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
-    for name, (low, high) in ends.items():  # values of other rows must not raise either
-        key = key * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
-    least, found = key.min(where=where), {}
-    for name, (low, _) in reversed([*ends.items()]):
-        found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
-        least = dialect.divide(least, integer(2 ** bits[name]))
-    return found
+    # Engines find the smallest integer faster: the last bits of the time become those of the columns.
+    key, below, places = time & integer(-(2 ** sum(map(_bits, ends.values())))), 0, {}
+    for name, (low, high) in ends.items():
+        key = key + rows.place(said, name, low, high) * integer(2**below)
+        places[name], below = below, below + _bits((low, high))
+    least = key.min(where=where)
+    return {
+        name: ((least >> constant(places[name], "int32")) & integer(2 ** _bits(between) - 1)) + integer(between[0] - 1)
+        for name, between in ends.items()
+    }
 
 
 def one_each(

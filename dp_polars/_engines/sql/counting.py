@@ -26,7 +26,7 @@ from dp_polars._engines.sql.bounding import (
     read_of_winners,
     split_rows,
 )
-from dp_polars._engines.sql.dialects import all_rows
+from dp_polars._engines.sql.dialects import all_rows, cast
 from dp_polars._engines.sql.rows import (
     asked,
     candidates_of,
@@ -98,7 +98,9 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
     absent = [{f"number{i}": integer(ABSENT) for i in range(numbers, width)} for *_, numbers in parts]
     columns = ["part", "group", "code", *(f"number{i}" for i in range(width))]
     tables = [
-        counted.mutate(part=integer(part), **more).select(columns)
+        counted.mutate(
+            part=integer(part), **more, **{name: cast(counted[name], "int64") for name in ("group", "code")}
+        ).select(columns)
         for (part, counted, _), more in zip(parts, absent, strict=True)
     ]
     return Counted(all_rows(tables), [places[i] for i in range(len(work.specs))])

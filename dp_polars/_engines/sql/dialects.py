@@ -255,19 +255,18 @@ def _drawn_duckdb(numbers: Value, most: int, place: Value) -> Value:
     return _list_select(numbers.sort(), order[:most])
 
 
-def _differ_duckdb(places: Value) -> Value:
-    # One bit for each place: equal places share a bit, and some different ones do too. So try two different bits.
-    numbers = (places, _hash(places))
-    bits = (constant("1", "int64") << cast(_mod(one, constant("62", "uint64")), "int32") for one in numbers)
-    one, other = (cast(_bit_count(found.bit_or()), "int64") == places.count() for found in bits)
-    return one | other
+def _differ_duckdb(numbers: Value, count: Value) -> Value:
+    # One bit for each number: equal numbers share a bit, and some different ones do too.
+    bits = constant("1", "int64") << cast(_mod(cast(numbers, "uint64"), constant("62", "uint64")), "int32")
+    return cast(_bit_count(bits.bit_or()), "int64") == count
 
 
-def _race(lowest: int, place: Value, copies: Value | None) -> Value:
-    # The minimum of c exponential numbers has the law of one of them divided by c. No hash leads to the logarithm of 0.
+def _race(lowest: int, place: Value, copies: Value) -> Value:
+    # The minimum of c exponential numbers has the law of one of them divided by c. No hash leads to the logarithm of 0,
+    # and no time is as large as 2**6.
     number = cast(place, "float64") - constant(float(lowest), "float64") + constant(1.0, "float64")
-    share = number * constant(2.0**-64, "float64")
-    return share if copies is None else -share.ln() / cast(copies, "float64")
+    time = -(number * constant(2.0**-64, "float64")).ln() / cast(copies, "float64")
+    return cast(time * constant(2.0**57, "float64"), "int64")
 
 
 @dataclass(frozen=True)
@@ -318,10 +317,12 @@ class Dialect:
         only on the place. All are equally likely, including equal ones. For engines that sort lists faster than they
         number rows. None: windows are used.
     race
-        A random place, a number of rows (None: one each) -> the minimum of that number of random times.
+        A random place, a number of rows -> the minimum of that number of random times, as a signed integer.
+    time
+        A random place -> a random time of one row, as a signed integer.
     differ
-        Random places of rows -> an aggregate that is true only if all are distinct; it may be false for distinct ones,
-        too. None: the engine has no such aggregate.
+        Numbers from 0 on of rows, the number of rows -> an aggregate that is true only if all are distinct; it may be
+        false for distinct ones, too. None: the engine has no such aggregate.
     place
         A value, others -> the index, from 0, of the equal one among them, or null. For engines that find it faster
         than by a join. None: a join is used.
@@ -344,7 +345,8 @@ class Dialect:
     order: Callable[[Sequence[Value], Sequence[Value], str], Value]
     fetch: Callable[[Backend, Select], dict[str, NDArray[Any]]]
     kind_of_function: Callable[[Backend, str], str | None]
-    race: Callable[[Value, Value | None], Value]
+    race: Callable[[Value, Value], Value]
+    time: Callable[[Value], Value]
     oldest: tuple[int, int]
     nan_in_decimals: bool = False
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
@@ -352,7 +354,7 @@ class Dialect:
         copy=ibis.row_number().over(group_by=says)
     )
     drawn: Callable[[Value, int, Value], Value] | None = None
-    differ: Callable[[Value], Value] | None = None
+    differ: Callable[[Value, Value], Value] | None = None
     place: Callable[[Value, Sequence[Value]], Value] | None = None
     has_structs: bool = False
     cast: Callable[[Value, Value], Value] = cast
@@ -573,6 +575,7 @@ DUCKDB = Dialect(
     differ=_differ_duckdb,
     place=lambda value, others: cast(_list_position(ibis.array(others), value), "int64") - constant(1, "int64"),
     race=partial(_race, 0),
+    time=lambda place: cast(place >> constant(1, "int32"), "int64"),
     has_structs=True,
     admit=_lenient,
     cast=lambda value, dtype: _ops.TryCast(value, to=dtype).to_expr(),
@@ -601,6 +604,7 @@ POSTGRES = Dialect(
     fetch=_fetch_postgres,
     kind_of_function=_function_of_postgres,
     race=partial(_race, -(2**63)),
+    time=lambda place: place,
     oldest=(13, 0),
     nan_in_decimals=True,
 )

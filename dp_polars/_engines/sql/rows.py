@@ -16,7 +16,7 @@ import polars as pl
 from dp_polars._base.column_types import must_have
 from dp_polars._base.extras import require
 from dp_polars._bins.binning import CategoryBinning, OneCode
-from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_present, units
+from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_present, units, within
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._release.contract import Product, reading_values
 
@@ -116,7 +116,12 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: 
     fields = table.row.split(between)
     values = {f"p{i}": comparable(fields[i + 1], kind, dialect) for i, kind in enumerate(types)}
     # All rows are distinct, but without DISTINCT Postgres would split the text again for each row of a join.
-    return table.select(number=fields[0].cast("int64"), **values).distinct()
+    return table.select(number=narrow(fields[0], len(numbers) - 1), **values).distinct()
+
+
+def narrow(value: Value, most: int) -> Value:
+    """Cast a number from 0 to `most` to a type of few bits: DuckDB groups by it faster."""
+    return cast(value, next(f"int{bits}" for bits in (16, 32, 64) if most < 2 ** (bits - 1)))
 
 
 def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
@@ -246,6 +251,7 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, di
             rows = rows.rename(**{f"place{i}": "group"})
         for i, stride in enumerate(keys.strides):
             group += rows[f"place{i}"] * integer(stride)
+        group = narrow(group, keys.height - 1)
         return rows.mutate(group=group).drop(*(f"place{i}" for i in range(keys.width)))
     for key in keys.get_columns():
         check_public(key)
@@ -288,6 +294,8 @@ class Rows:
         The column of each spec's codes. If all codes are 0, it only shows contributing rows. None: 0 in every row.
     weights
         The column of each spec's weights before they are doubled. None: each row has weight 1.
+    partial
+        The codes that some rows may lack. Every row contributes to the others, and to None.
     packed
         If the column `said` has all columns of a row: the number of bits of each column, from the lowest on, and the
         value that 1 represents. 0 is `ABSENT`.
@@ -298,6 +306,7 @@ class Rows:
     table: Table
     codes: tuple[str | None, ...]
     weights: tuple[str | None, ...]
+    partial: frozenset[str]
     packed: Mapping[str, tuple[int, int]] | None = None
     whole: Rows | None = None
 
@@ -321,15 +330,21 @@ class Rows:
         """Unpack the columns of rows."""
         found = {}
         for name, (_, one) in (self.packed or {}).items():
-            place = self._place(table, name)
+            place = self._packed(table, name)
             found[name] = ibis.ifelse(place == integer(0), integer(ABSENT), place + integer(one - 1))
         return table.mutate(**found) if found else table
 
     def has(self, table: Table, name: str) -> Value:
         """Return whether rows have a value in a column, without unpacking them."""
-        return has(table, name) if self.packed is None else self._place(table, name) != integer(0)
+        return has(table, name) if self.packed is None else self._packed(table, name) != integer(0)
 
-    def _place(self, table: Table, name: str) -> Value:
+    def place(self, table: Table, name: str, low: int, high: int) -> Value:
+        """Return the place of a column's value from 1 on, for the value `low`; any place if it has none."""
+        if self.packed is not None:
+            return self._packed(table, name)
+        return within(table[name], low, high) - integer(low - 1)  # values of other rows must not raise either
+
+    def _packed(self, table: Table, name: str) -> Value:
         assert self.packed is not None
         names = [*self.packed]
         below = sum(self.packed[other][0] for other in names[: names.index(name)])
@@ -393,9 +408,11 @@ def rows_of_people(
         rows = joined.select(*(name for name in rows.columns if name not in lists), **found)
     ordered = [tuple(names.get(number) for number in range(len(specs))) for names in (codes, weights)]
     known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
+    partial = frozenset(known)
     if None not in ordered[0]:
         rows = rows.filter(any_of(has(rows, name) for name in known))
-    return Rows(rows, codes=ordered[0], weights=ordered[1])
+        partial = frozenset(known if len(known) > 1 else [])
+    return Rows(rows, codes=ordered[0], weights=ordered[1], partial=partial)
 
 
 def named(name: str | None) -> list[str]:

@@ -12,7 +12,7 @@ from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import ABSENT, floating, integer, of_sums, total_of, within
 from dp_polars._engines.sql.dialects import cast, ibis
 from dp_polars._engines.sql.rows import any_of, named, person_in, weight_in
-from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
+from dp_polars._mechanisms.person_weights import UNIT, UNIT_BITS, PersonWeight, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -90,15 +90,38 @@ class _Kind:
     code: str | None
     people: bool
     weight: PersonWeight | None  # None: everybody counts in full
+    is_everywhere: bool  # whether every person in a group has contributing rows there
+    is_counted: bool  # whether their number matters
 
     @property
     def rows(self) -> str:
-        """The column with a person's number of contributing rows."""
+        """The column with a person's number of contributing rows, unless it `is_known`."""
         return f"rows_of_{self.code}"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is enough that a person has contributing rows, and everybody has."""
+        return self.is_everywhere and not self.is_counted
+
+    def is_there(self, found: Table) -> Value:
+        """Return whether a person has contributing rows."""
+        return ibis.literal(value=True) if self.is_everywhere else found[self.rows] > integer(0)
 
     def number(self, found: Table) -> Value:
         """Return how many rows of a person would count without limits: one per group and code if people count."""
-        return ibis.ifelse(found[self.rows] > integer(0), integer(1), integer(0)) if self.people else found[self.rows]
+        if not self.people:
+            return found[self.rows]
+        return integer(1) if self.is_everywhere else ibis.ifelse(self.is_there(found), integer(1), integer(0))
+
+    @property
+    def limited(self) -> PersonWeight | None:
+        """The weight, if it has a limit."""
+        return None if self.weight is None or self.weight.limit is None else self.weight
+
+    def norm(self, number: Value, of: Columns) -> Value | None:
+        """Return a group's part of a person's norm, if there is a limit."""
+        is_one = self.is_everywhere and self.limited is not None and self.limited.cap == 1
+        return self.limited and self.limited.norm(integer(1) if is_one else number, of)
 
 
 @dataclass(frozen=True)
@@ -112,8 +135,10 @@ class Weighing:
     common: Common
 
     def _kind(self, number: int) -> _Kind:
-        spec = self.specs[number]
-        return _Kind(self.rows.codes[number], spec.people, spec.weight)
+        spec, code = self.specs[number], self.rows.codes[number]
+        is_everywhere = code == self.code or code not in self.rows.partial
+        counted = {self.rows.codes[one] for one, other in self.specs.items() if other.row_weight or not other.people}
+        return _Kind(code, spec.people, spec.weight, is_everywhere, code in counted)
 
     @property
     def codes(self) -> list[str | None]:
@@ -137,8 +162,9 @@ class Weighing:
             code, weigh = self.rows.codes[number], weight_in(spec, self.rows.weights[number], self.of.dialect)
             counts = None if code in (None, self.code) else self.rows.has(table, code)
             some = cast(table.count(where=counts), "int64") if copies is None else total_of(_or_0(copies, counts))
-            if (rows := self._kind(number).rows) not in known:
-                found[rows] = some
+            kind = self._kind(number)
+            if not kind.is_known and kind.rows not in known:
+                found[kind.rows] = some
             if weigh is not None:
                 weight = weigh(table) if copies is None else weigh(table) * cast(copies, "int64")
                 found[f"total{number}"] = total_of(_or_0(weight, counts), of_sums(spec, some))
@@ -146,49 +172,51 @@ class Weighing:
 
     def presence(self) -> dict[str, str | None]:
         """Return the columns for which it is enough to know whether rows exist, with the codes of these rows."""
-        codes = {self._kind(number).rows: self.rows.codes[number] for number in self.specs}
-        several = {self._kind(number).rows for number, spec in self.specs.items() if spec.row_weight or not spec.people}
-        return {rows: code for rows, code in codes.items() if rows not in several}
+        kinds = map(self._kind, self.specs)
+        return {kind.rows: kind.code for kind in kinds if not kind.is_counted and not kind.is_known}
 
     def cells(self, found: Table, *, is_named: bool, is_one_group: bool) -> Table:
         """Return the weighted sums in each group and code, as `number0` and so on, from the result of `of_people`."""
         kinds = {kind: i for i, kind in enumerate(dict.fromkeys(map(self._kind, self.specs)))}
+        is_limited = any(kind.limited for kind in kinds) and not is_one_group
+        if not is_named and (is_limited or self.code is not None):
+            found = self.common.once(found)  # before numbers, so that constants stay constants
+        found = found.mutate(**{f"n{i}": kind.number(found) for kind, i in kinds.items()})
         if self.code is None:
-            numbers = {f"n{i}": kind.number(found) for kind, i in kinds.items()}
-            pairs = found.mutate(**numbers)
-            found = self._with_weights(pairs, kinds, is_named=is_named, is_one_group=is_one_group)
+            found = self._with_weights(found, kinds, is_limited=is_limited)
         else:  # each code of a person in a group has the weight of one row
-            found, pair = self.common.once(found), [*person_in(found), "group"]
-            numbers = {f"n{i}": total_of(kind.number(found)) for kind, i in kinds.items()}
-            pairs = found.group_by(pair).aggregate(**numbers)
-            pairs = self._with_weights(pairs, kinds, is_named=False, is_one_group=is_one_group)
+            pair = [*person_in(found), "group"]
+            pairs = found.group_by(pair).aggregate(**{f"n{i}": total_of(found[f"n{i}"]) for i in kinds.values()})
+            pairs = self._with_weights(self.common.once(pairs) if is_limited else pairs, kinds, is_limited=is_limited)
             less = pairs.filter(any_of(pairs[f"weight{i}"] < integer(UNIT) for i in kinds.values()))
             weights = {f"weight{i}": integer(UNIT) for i in kinds.values()}
             found = _with_more(found, less.select(*pair, *weights), pair, weights)
         sums = {}
         for place, number in enumerate(self.specs):
             kind = self._kind(number)
-            some = found.count(where=found[kind.rows] > integer(0))
-            counted = found[f"n{kinds[kind]}"] if self.code is None else kind.number(found)
-            parts = total_of(self._part(found, number, counted, found[f"weight{kinds[kind]}"]))
-            sums[f"number{place}"] = ibis.ifelse(some > 0, parts, integer(ABSENT))
+            counted, weight = (found[f"{name}{kinds[kind]}"] for name in ("n", "weight"))
+            sums[f"number{place}"] = parts = total_of(self._part(found, number, counted, weight))
+            if not kind.is_everywhere:
+                some = found.count(where=kind.is_there(found))
+                sums[f"number{place}"] = ibis.ifelse(some > 0, parts, integer(ABSENT))
         return found.group_by(["group", *named(self.code)]).aggregate(**sums)
 
-    def _with_weights(self, pairs: Table, kinds: Mapping[_Kind, int], *, is_named: bool, is_one_group: bool) -> Table:
+    def _with_weights(self, pairs: Table, kinds: Mapping[_Kind, int], *, is_limited: bool) -> Table:
         """Add the weight of each of a person's rows in a group, in parts: `weight0` and so on, of `n0` and so on."""
         weights = {i: kind.weight for kind, i in kinds.items() if kind.weight is not None}
-        norms = {i: weight.norm(pairs[f"n{i}"], self.of) for i, weight in weights.items() if weight.limit is not None}
-        if norms and not is_one_group:
-            pairs, person = pairs if is_named else self.common.once(pairs), person_in(pairs)
-            sums = {f"norm{i}": total_of(weights[i].norm(pairs[f"n{i}"], self.of)) for i in norms}
-            people = pairs.group_by(person).aggregate(**sums)
+        found = {i: kind.norm(pairs[f"n{i}"], self.of) for kind, i in kinds.items()}
+        norms = {i: norm for i, norm in found.items() if norm is not None}
+        if is_limited:
+            person, parts = person_in(pairs), pairs.mutate(**{f"norm{i}": norm for i, norm in norms.items()})
+            sums = {f"norm{i}": total_of(parts[f"norm{i}"]) for i in norms}
+            people = parts.group_by(person).aggregate(**sums)
             beyond = people.filter(any_of(weights[i].is_beyond(people[f"norm{i}"], self.of) for i in norms))
             # Only people beyond a limit are joined: others need no second look.
             pairs = _with_more(pairs, beyond, person, dict.fromkeys(sums, integer(0)))
             norms = {i: pairs[f"norm{i}"] for i in norms}
-        found = {f"weight{i}": integer(UNIT) for i in kinds.values()}
-        found |= {f"weight{i}": weight.of_rows(norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()}
-        return pairs.mutate(**found)
+        of_rows = {f"weight{i}": integer(UNIT) for i in kinds.values()}
+        of_rows |= {f"weight{i}": one.of_rows(norms.get(i), pairs[f"n{i}"], self.of) for i, one in weights.items()}
+        return pairs.mutate(**of_rows)
 
     def _part(self, found: Table, number: int, counted: Value, weight: Value) -> Value:
         """Return the number that a person adds to a group and code, in parts; `counted` without limits."""
@@ -197,7 +225,9 @@ class Weighing:
             total = found[f"total{number}"]
             if spec.people:
                 clipped = within(total, *spec.clamping.of_person)
-                total = ibis.ifelse(found[kind.rows] > integer(0), clipped, integer(0))
+                total = ibis.ifelse(kind.is_there(found), clipped, integer(0))
+        if spec.bits == UNIT_BITS:  # `part_of` is the product: a row adds one at most, so it is as small
+            return total * weight
         # Most people count in full.
         return ibis.ifelse(
             weight == integer(UNIT), total * integer(2**spec.bits), part_of(total, weight, spec.bits, self.of)
