@@ -52,7 +52,7 @@ MUTANTS = [
         "who has one group too many keeps it", "::test_one_order_decides_what_tallies_keep_together"),
     _counting("rows_of_people", "known if len(known) > 1 else []", "[]",
         "groups without a value take the places of those with one",
-        "::test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found"),
+        "::test_a_group_without_a_value_takes_no_place_of_one_with_it_beside_numbers"),
     _counting("rows_of_people", "partial = frozenset(known)", "partial = frozenset[str]()",
         "a row that counts for a number has a value for what is chosen", "::test_a_group_without_a_value_takes_no_place_of_one_with_it_beside_numbers"),
     _bounds("raced", 'cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)', "cells",

@@ -161,18 +161,19 @@ def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine,
             assert one.equals(expected[str(bound)]), asked
 
 
+@pytest.mark.parametrize("numbers", [dpp.value_counts("w", range(2), epsilon=1), dpp.len(epsilon=1)], ids=["w", "len"])
 @pytest.mark.parametrize("asked", ["median", "mode"])
-def test_a_group_without_a_value_takes_no_place_of_one_with_it_beside_numbers(engine, asked):
+def test_a_group_without_a_value_takes_no_place_of_one_with_it_beside_numbers(engine, asked, numbers):
     """A row may contribute to a number, and not to the only choice."""
     frame = pl.DataFrame({"person": [i // 2 for i in range(200)], "g": [0, 1] * 100, "value": [None, 1] * 100, "w": 1})
     query = (
         dpp.protect("person", max_groups=1, max_rows_per_group=1)
         .group_by({"g": [0, 1]})
-        .agg(x=getattr(dpp, asked)("value", range(3), epsilon=1), numbers=dpp.value_counts("w", range(2), epsilon=1))
+        .agg(x=getattr(dpp, asked)("value", range(3), epsilon=1), numbers=numbers)
     )
-    chosen, numbers = counts(engine.table(frame), query)
+    chosen, counted = counts(engine.table(frame), query)
     assert sum(count for *_, count in chosen) == 100
-    assert sum(count for *_, count in numbers) > 0
+    assert sum(count for *_, count in counted) > 0
 
 
 @pytest.mark.parametrize("asked", ["median", "mode"])
