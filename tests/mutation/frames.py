@@ -176,8 +176,6 @@ MUTANTS = [
     _norms("_engines/polars/weighing:_total", "total.clip(low, high)", "total", "the total of a person is not clipped"),
     _polars_in_memory("_weighed", 'pl.col(f"n {i}").sum().over("person", *groups)', 'pl.col(f"n {i}")',
         "each code of a person has a norm of its own", "-k proportion"),
-    _norms("_engines/polars/weighing:_sums", "pl.len().cast(pl.Int64) if kind.code is None else counts.cast(pl.Int64).sum()",
-        "counts.cast(pl.Int64).sum()", "rows of a person count as one where no column is read"),
     _polars_engine("_Table.of", "(labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64)",
         "(labels.astype(np.int64) - least)", "an error tells of people with large labels",
         "::test_numbers_of_people_whose_labels_are_close_together"),

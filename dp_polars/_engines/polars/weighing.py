@@ -197,9 +197,8 @@ def _sums(i: int, kind: AlikeSpecs) -> list[pl.Expr]:
     """Return how many rows of a pair contribute, and the sums of their weights."""
     counts, names = kind.contributes, dict.fromkeys(kind.weights.values())
     sums = [pl.when(counts).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{i} {name}") for name in names]
-    # `sum` of a constant would count one row.
-    rows = pl.len().cast(pl.Int64) if kind.code is None else counts.cast(pl.Int64).sum()
-    return [rows.alias(f"rows {i}"), *sums]
+    assert kind.code is not None, "`sum` of a constant would count one row; such kinds are counted in a table"
+    return [counts.cast(pl.Int64).sum().alias(f"rows {i}"), *sums]
 
 
 def _number(i: int, kind: AlikeSpecs) -> pl.Expr:
