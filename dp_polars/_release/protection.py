@@ -290,6 +290,8 @@ class Protection:
         if self._limits_groups_only(query):
             return Limits(groups=spread.total if spread.total < groups else None)
         in_groups = min(self.max_groups or groups, groups)
+        if spread.per_group == 1:  # with one row in a group, rows and groups are as many: engines limit groups faster
+            in_groups = min(in_groups, spread.total)
         return Limits(
             rows=spread.total if spread.total < in_groups * spread.per_group else None,
             groups=in_groups if in_groups < groups else None,

@@ -393,6 +393,7 @@ BOUNDS = [
     ("median", {"max_groups": 2, "max_rows_per_group": 3}, Limits(groups=2, rows_per_group=3)),
     ("median", {"max_groups": 1, "max_rows": 2}, Limits(groups=1, rows=2)),
     ("median", {"max_rows": 3, "max_rows_per_group": 2}, Limits(rows=3, rows_per_group=2)),
+    ("median", {"max_rows": 2, "max_rows_per_group": 1}, Limits(groups=2, rows_per_group=1)),
     ("median", {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, Limits(rows=3, groups=2, rows_per_group=2)),
 ]
 

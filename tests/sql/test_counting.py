@@ -53,6 +53,9 @@ def bounded(table, asked, secret=2**62 + 5, **words):
 ONE_ROW = [(asked, Limits(groups=2)) for asked in ("mode", "mode of many")]
 OF_ROWS = ("median", "len", "count", "weighed rows")
 ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in OF_ROWS]
+# The same with another limit of groups for each column of codes.
+APART = [("mode", Limits(groups=2)), ("median", Limits(groups=2, rows_per_group=1)), ("mode of many", Limits(groups=1))]
+APART += [("len", Limits(rows_per_group=1)), ("count", Limits(groups=2, rows_per_group=1))]
 
 # Several rows of a person in a group, which are a list in DuckDB.
 SEVERAL = [(asked, Limits(groups=2, rows_per_group=3)) for asked in OF_ROWS[:3]]
@@ -64,7 +67,7 @@ SEVERAL = [(asked, Limits(groups=2, rows_per_group=3)) for asked in OF_ROWS[:3]]
         *([bound] for bounds in BOUNDS[:3] for bound in bounds),
         *BOUNDS,
         *([bound] for bound in ONE_ROW[:3]),
-        *(SEVERAL, ONE_ROW),
+        *(SEVERAL, ONE_ROW, APART),
     ],
     ids=str,
 )
@@ -103,12 +106,13 @@ TIES = {
         (SEVERAL, {}),
         (ONE_ROW, {}),
         (ONE_ROW, {"_MOST_BITS": 0}),
+        (APART, {}),
         (ONE_ROW[:2], {}),
         *(([bound], {}) for bound in ONE_ROW[:3]),
     ],
     ids=[
         *(str(bounds[0][1]) for bounds in BOUNDS),
-        *("several rows", "one row", "one row, too long for an integer", "people alone"),
+        *("several rows", "one row", "one row, too long for an integer", "other groups", "people alone"),
         *(f"{asked} alone" for asked, _ in ONE_ROW[:3]),
     ],
 )
@@ -142,7 +146,7 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
 
 def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine, monkeypatch):
     """By windows and by races; for people, who alone need no winner, and for one output, too."""
-    table, together = engine.table(crowd(4)), [*ONE_ROW[:2], *ONE_ROW[3:5]]
+    table, together = engine.table(crowd(4)), [*ONE_ROW[:2], *ONE_ROW[3:5], *APART]
 
     def of_groups(histograms, asked):
         """What does not depend on who wins: of rows, how many there are in each group."""
@@ -151,8 +155,10 @@ def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine,
             for one, (name, _) in zip(histograms, asked, strict=True)
         ]
 
-    ways = [together, together[:2], *([one] for one in together)]
-    found = [of_groups(bounded(table, asked), asked) for asked in ways]
+    ways = [together[:4], together[:2], APART, *([one] for one in together)]
+    with monkeypatch.context() as races_alone:
+        races_alone.setattr(counting, "split_rows", None)
+        found = [of_groups(bounded(table, asked), asked) for asked in ways]
     monkeypatch.setattr(counting, "is_one_row_a_group", lambda *_: False)
     expected = dict(zip(map(str, together), of_groups(bounded(table, together), together), strict=True))
     assert all(one["count"].sum() > 0 for one in expected.values())

@@ -71,7 +71,7 @@ def listed(
     found |= {} if numbers is None else numbers.sums(read, known=presence)
     pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(**found), names), names, presence)
     bounded = {name: names[name] for name, _ in bounds}
-    pairs = _in_few_groups(common.once(pairs), bounded, groups, rows, dialect, common)
+    pairs = _in_few_groups(common.once(pairs), _in_turn(rows, names, dict.fromkeys(bounded, groups)), dialect, common)
     pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name]) for (name, _), i in bounds.items()})
     are_all = reduce(operator.and_, [pairs["rows"] <= most, *(pairs[f"stays{i}"] for i in bounded.values())])
     rest = common.once(pairs.filter(~are_all).select(*pair, "is_even", *flags))
@@ -108,18 +108,27 @@ def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapp
     return pairs.mutate(**{rows: ibis.ifelse(one, integer(1), integer(0)) for rows, one in has_some.items()})
 
 
+def _in_turn(
+    rows: Rows, names: Mapping[str | None, int], most: Mapping[str | None, int | None]
+) -> dict[str, tuple[str | None, int | None]]:
+    """Return each code's limit of groups, as `stays0`, …, after the column of the groups that it counts (None: all)."""
+    return {f"stays{names[name]}": (f"has{names[name]}" if name in rows.partial else None, most[name]) for name in most}
+
+
 def _in_few_groups(
-    pairs: Table, names: Mapping[str | None, int], most: int | None, rows: Rows, dialect: Dialect, common: Common
+    pairs: Table, bounds: Mapping[str, tuple[str | None, int | None]], dialect: Dialect, common: Common
 ) -> Table:
-    """Add `stays0`, … to each person's groups: whether it is one of the first `most` groups with `has0`, …, if any."""
-    if most is None:
-        return pairs.mutate(**{f"stays{i}": ibis.literal(value=True) for i in names.values()})
-    bounds = {f"stays{i}": (f"has{i}" if name in rows.partial else None, most) for name, i in names.items()}
+    """Add a column for each limit: whether it is one of the first groups of its person with another column, if any."""
+    limited = {name: (seen, most) for name, (seen, most) in bounds.items() if most is not None}
+    always = {name: ibis.literal(value=True) for name in bounds}
+    if not limited:
+        return pairs.mutate(**always)
     person = person_in(pairs)
     crowded = pairs.group_by(person).aggregate(groups=pairs.count())
-    crowded = common.once(crowded.filter(crowded["groups"] > most).select(person))
-    tight = _staying(pairs.semi_join(crowded, person), bounds, dialect)
-    loose = pairs.anti_join(crowded, person).mutate(**dict.fromkeys(bounds, ibis.literal(value=True)))
+    smallest = min(most for _, most in limited.values())
+    crowded = common.once(crowded.filter(crowded["groups"] > smallest).select(person))
+    tight = _staying(pairs.semi_join(crowded, person).mutate(**always), limited, dialect)
+    loose = pairs.anti_join(crowded, person).mutate(**always)
     columns = [*pairs.columns, *bounds]
     return common.once(loose.select(columns).union(tight.select(columns)))
 
@@ -241,13 +250,14 @@ def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], diale
 
 
 def is_one_row_a_group(rows: Rows, specs: Sequence[HistogramSpec]) -> bool:
-    """Return whether one row per person and group counts, or people count, with the same limit of groups for all.
+    """Return whether one row per person and group counts, or people count, with one limit of groups for each code.
 
     One integer must have a bit for each column that rows may contribute to.
     """
-    groups = specs[0].limits.groups
-    return len({*rows.codes}) <= _MOST_SAID and all(
-        spec.limits == Limits(groups=groups, rows_per_group=None if spec.people else 1)
+    codes = {*rows.codes}
+    limits = {(name, spec.limits.groups) for name, spec in zip(rows.codes, specs, strict=True)}
+    return len(limits) == len(codes) <= _MOST_SAID and all(
+        spec.limits == Limits(groups=spec.limits.groups, rows_per_group=None if spec.people else 1)
         and not (spec.people and spec.row_weight is not None)
         for spec in specs
     )
@@ -294,7 +304,7 @@ def raced(
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
-    most = specs[0].limits.groups
+    most = {name: spec.limits.groups for name, spec in zip(rows.codes, specs, strict=True)}
     presence = {} if of_numbers is None else of_numbers.presence()
     codes = [] if of_numbers is None else of_numbers.codes
     names = _numbered(rows, [*rows.codes, *codes])  # columns that rows contribute to
@@ -332,8 +342,8 @@ def raced(
         alike = table.semi_join(every.filter(~every["differ"]), pair)
         parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(equal_ones_together(alike))))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
-    bounded = {name: names[name] for name in rows.codes}
-    pairs = _in_few_groups(common.once(held.taken_apart(pairs, names)), bounded, most, rows, dialect, common)
+    pairs = common.once(held.taken_apart(pairs, names))
+    pairs = _in_few_groups(pairs, _in_turn(rows, names, most), dialect, common)
 
     parts = []
     for (by, people), numbers in groupings.items():
@@ -341,7 +351,7 @@ def raced(
             counted = _members(pairs.filter(_counts(pairs, names[by])), sets[by], by, sizes[by], len(numbers))
         elif people and by is not None:
             cells = said.filter(has(said, by))
-            cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)
+            cells = cells if most[by] is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[by]}"]), pair)
             cells = cells.select(*pair, by).distinct()
             counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers))
         elif by is None:  # for a cube
