@@ -315,10 +315,10 @@ def raced(
     def aggregated(said: Table, differ: Callable[[Value, Value], Value] | None = None) -> Table:
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
-        found = (
-            {} if differ is None else {"differ": differ(place if rows.packed is None else said["said"], said.count())}
-        )
         time = dialect.time(place) if copies is None else dialect.race(place, copies)
+        found = dict[str, Value]()
+        if differ is not None:
+            found["differ"] = differ(place if rows.packed is None else said["said"], said.count())
         if held.width:
             found["bits"] = held.bits_of(rows, said).bit_or()
         if of_numbers is not None:
