@@ -316,7 +316,7 @@ def raced(
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         time = dialect.time(place) if copies is None else dialect.race(place, copies)
-        found = dict[str, Value]()
+        found: dict[str, Value] = {}
         if differ is not None:
             found["differ"] = differ(place if rows.packed is None else said["said"], said.count())
         if held.width:
