@@ -107,9 +107,8 @@ def ours(frame, sizes, epsilon, way):
         query = private.synthetic(values, epsilon=epsilon, delta=DELTA)
     else:
         query = private.synthetic(values, epsilon=epsilon)
-        claims = [ask.query.claim for ask in query._asks]
-        claims[-1] = replace(claims[-1], mechanism=way, _is_asked=True)
-        asks = [ask.with_claim(claim) for ask, claim in zip(query._asks, claims, strict=True)]
+        *others, last = query._asks
+        asks = [*others, last.with_terms(replace(last.query.terms, mechanism=way))]
         query = query._with_asks(asks, None)
     released = query.release()
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, check_mechanism, claim_of_choice
+from dp_polars._accounting.claims import check_mechanism, claim_of_choice
 from dp_polars._accounting.costs import scaled_cost
-from dp_polars._accounting.terms import ONE_RELEASE, Loss, Unit
+from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, Unit
 from dp_polars._base.column_types import shown
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import (
@@ -32,7 +32,7 @@ from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._release.staged import StagedRequest
-from dp_polars._statistics.statistic import of_histogram
+from dp_polars._statistics.statistic import Asked, of_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -405,11 +405,15 @@ def _at_loss(query: PrivateQuery | Publication, loss: Fraction) -> PrivateQuery 
     # Deltas stay, except for the same rounding.
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
 
-    def scaled(claim: Claim) -> Claim:
-        return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
+    def scaled(statistic: Asked) -> Terms:
+        claim, terms = statistic.claim, statistic.terms
+        # In another unit the mechanism stays, too.
+        mechanism = terms.mechanism if claim.loss.unit == total.unit else claim.mechanism
+        loss = replace(total, value=claim.cost(total.unit) * factor)
+        return replace(terms, loss=loss, mechanism=mechanism, delta=terms.delta * hair)
 
     def of_query(one: PrivateQuery) -> PrivateQuery:
-        asks = [ask.with_claim(scaled(ask.query.claim)) for ask in one._planned.every]
+        asks = [ask.with_terms(scaled(ask.query)) for ask in one._planned.every]
         return PrivateQuery(one._request.with_asks(asks), None, None)
 
     if isinstance(query, Publication):

@@ -16,12 +16,10 @@ from typing import TypedDict
 from dp_polars._accounting import costs, gaussians
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
-    USUAL_RELATION,
     Contributions,
     Loss,
     Mechanism,
     NeighboringRelation,
-    Terms,
     Unit,
     check_delta,
     check_relation,
@@ -220,33 +218,17 @@ class Claim:
             return ("epsilon",)
         return ("rho",) if self._is_asked and not self._has_epsilon else ("epsilon", "rho")
 
-    def _in_unit(self, unit: Unit) -> Claim:
-        """Change the unit of the loss, not its number. The mechanism becomes the better one, unless requested.
-
-        A claim that exists only in the other unit stays as it is.
-        """
-        if unit == self.loss.unit or unit not in self._loss_units:
-            return self
-        mechanism = self.mechanism if self._is_asked else check_mechanism(self._kind, None, unit)
-        return replace(self, loss=replace(self.loss, unit=unit), mechanism=mechanism)
-
     def _with_loss(self, value: Fraction) -> Claim:
         """Return the claim with another loss in the same unit."""
         return replace(self, loss=Loss(value, self.loss.unit), _loss_weight=None)
 
-    def _times(self, factor: Fraction) -> Claim:
-        """Return the claim with its loss times a factor; while the loss is undecided, with its weight times it."""
-        if self._loss_weight is not None:
-            return replace(self, _loss_weight=self._loss_weight * factor)
-        return self._with_loss(self.loss.value * factor)
-
-    def _at_cost(self, loss: Loss) -> Claim:
-        """Return the claim with the largest loss, in its own unit, that costs at most this."""
-        if self.loss.unit == loss.unit:
-            return self._with_loss(loss.value)
+    def _loss_at(self, cost: Loss) -> Fraction:
+        """Return the largest loss, in the claim's own unit, that costs at most this."""
+        if self.loss.unit == cost.unit:
+            return cost.value
         if not self._has_epsilon:
             raise ValueError(_NO_EPSILON)
-        return self._with_loss(self._cost_of(self.loss.unit, self._paid_x(loss)))
+        return self._cost_of(self.loss.unit, self._paid_x(cost))
 
     def _check_keys(self) -> None:
         """Raise unless delta is above 0 for keys, which count each person once, and 0 for all others.
@@ -394,20 +376,6 @@ def claim_of_choice(
     return Claim(loss, chosen, score_range, contributions, neighboring_relation, _same_group=same_group)
 
 
-def claim_on(terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Claim:
-    """Return the claim of a statistic with an unknown range, by a range for which every loss has a rate.
-
-    `HistogramQuery.on` replaces it by the statistic's own range.
-    """
-    chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
-    return Claim(
-        *(terms.loss, chosen, terms.loss.value, terms.contributions, USUAL_RELATION),
-        _draws=draws,
-        _loss_weight=terms.loss_weight,
-        _is_asked=terms.mechanism is not None,
-    )
-
-
 def claim_for_scores(loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
     """Return the claim of a selection by scores with the caller's own sensitivity and relation."""
     return claim_of_choice(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
@@ -494,12 +462,10 @@ def notes_of_cost(claims: Sequence[Claim]) -> Iterator[str]:
         yield f"It costs less in {unit}: a budget in {unit} charges {other}, which is {_at_delta(there)}."
 
 
-def scaled_claims(
-    claims: Sequence[tuple[str, Claim]], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]
-) -> list[Claim]:
-    """Scale the losses of outputs (name, claim) by one factor, so that their joint cost is a target.
+def factor_to(claims: Sequence[tuple[str, Claim]], target: Loss, cost_of: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return the factor of the losses of outputs (name, claim) at which their joint cost is a target.
 
-    `cost_of`: the joint cost of outputs with such claims, in the unit of the target. They may share draws.
+    `cost_of`: the joint cost at a factor, in the unit of the target. Outputs may share draws.
 
     The factor is the largest one with a cost of at most `target`.
     If a loss has another unit, no factor may reach the target exactly, so it has four significant digits.
@@ -514,17 +480,10 @@ def scaled_claims(
             raise ValueError(msg)
     every = [claim for _, claim in claims]
     if {claim.loss.unit for claim in every} == {target.unit}:
-        factor = target.value / cost(every, target.unit)
-    else:
-        factor = _factor(every, target, cost_of)
-    return [claim._times(factor) for claim in every]
-
-
-def _factor(claims: Sequence[Claim], target: Loss, cost_of: Callable[[Sequence[Claim]], Fraction]) -> Fraction:
-    """Return the largest factor of four significant digits at which the joint cost is at most the target."""
+        return target.value / cost(every, target.unit)
 
     def holds(factor: Fraction) -> bool:
-        return cost_of([claim._times(factor) for claim in claims]) <= target.value
+        return cost_of(factor) <= target.value
 
     # An output's cost grows with its loss, in any unit.
     power = Fraction(1)

@@ -148,6 +148,8 @@ def in_words(limits: Mapping[str, int | None]) -> str:
 
 @dataclass(frozen=True)
 class Terms:
+    """The part of a claim that does not follow from the statistic, as an expression requests it or a frame sets it."""
+
     loss: Loss  # the most that one person may lose in total
     # The number of rows of one person. An expression doesn't know the groups, so all rows may be in one.
     contributions: Contributions
@@ -157,6 +159,11 @@ class Terms:
     # The output's weight in the joint guarantee: then `loss` only has a possible unit. None: the loss was given, or
     # follows from `within`.
     loss_weight: Fraction | None = None
+    neighboring_relation: NeighboringRelation | None = USUAL_RELATION  # None: the caller's sensitivity implies it
+    groups: int | None = None  # the number of public groups; None: unknown, as in an expression
+    gap: bool = False  # whether a choice is released with its gap
+    delta: Fraction = Fraction(0)  # for keys
+    attained: Fraction = Fraction(1)  # of the cost of a discrete Gaussian, the part that all histograms together reach
 
     @classmethod
     def of(
@@ -209,6 +216,16 @@ class Terms:
     ) -> Terms:
         most = positive_int("contributions", contributions)
         return cls(loss, Contributions(most, most), mechanism)
+
+    def with_loss(self, value: Fraction) -> Terms:
+        """Return the terms with another loss in the same unit."""
+        return replace(self, loss=Loss(value, self.loss.unit), loss_weight=None)
+
+    def times(self, factor: Fraction) -> Terms:
+        """Return the terms with the loss times a factor; while the loss is undecided, with its weight times it."""
+        if self.loss_weight is not None:
+            return replace(self, loss_weight=self.loss_weight * factor)
+        return self.with_loss(self.loss.value * factor)
 
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import claim_for_scores, claim_on, range_of
+from dp_polars._accounting.claims import range_of
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given, one_of, positive_fraction
@@ -15,7 +16,7 @@ from dp_polars._bins.candidates import Categories, Grid, Values
 from dp_polars._bins.weights import check_terms
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_expression, on_terms
 from dp_polars._statistics.extremes import ArgMax, ArgMaxOfOwn, FirstAbove, as_threshold
-from dp_polars._statistics.statistic import claim_with_gap
+from dp_polars._statistics.statistic import terms_with_gap
 
 
 @called
@@ -97,6 +98,7 @@ def _best(
     *,
     lowest: bool,
 ) -> PrivateExpr:
+    terms = replace(Terms.at(loss, mechanism=mechanism), neighboring_relation=None)
     if isinstance(sensitivity, pl.Expr):
         range_of(1, monotonic)  # validates it
         if monotonic:
@@ -105,23 +107,23 @@ def _best(
                 "others, in units of both sensitivities, and may rise or fall whichever way the rows' own scores move."
             )
             raise ValueError(msg)
-        claim = claim_for_scores(loss, mechanism, 1, monotonic=False)
-        if claim_with_gap(claim, gap=gap)._gap or gap_step is not None:
+        if terms_with_gap(terms, gap=gap).gap or gap_step is not None:
             msg = (
                 "gap and gap_step must be left out where sensitivity is a column: what is ahead then is no score of a "
                 "row, but its distance to the others in units of their sensitivities."
             )
             raise ValueError(msg)
-        return as_expression(ArgMaxOfOwn(claim, lowest), column, sensitivity)
-    claim = claim_with_gap(claim_for_scores(loss, mechanism, sensitivity, monotonic), gap=gap)
+        return as_expression(ArgMaxOfOwn(terms, lowest), column, sensitivity)
+    score_range, terms = range_of(sensitivity, monotonic), terms_with_gap(terms, gap=gap)
     if gap_step is None:
-        return as_expression(ArgMax(claim, lowest), column)
+        return as_expression(ArgMax(terms, score_range, lowest), column)
     if not gap:
         msg = f"gap_step must be left out without gap=True, got {given(gap_step)}."
         raise ValueError(msg)
     step = positive_fraction("gap_step", gap_step)
     check_terms("gap_step", step)
-    return as_expression(ArgMax(claim, lowest, step, isinstance(gap_step, (float, np.floating, Fraction))), column)
+    of_floats = isinstance(gap_step, (float, np.floating, Fraction))
+    return as_expression(ArgMax(terms, score_range, lowest, step, of_floats), column)
 
 
 @called
@@ -164,7 +166,7 @@ def first_above(
     query = FirstAbove(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),
-        claim_with_gap(claim_on(terms, "threshold"), gap=gap),
+        terms_with_gap(terms, gap=gap),
         one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people",
     )
-    return on_terms(query, terms, column)
+    return on_terms(query, column)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import claim_on, mechanisms_of
+from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, one_of, positive_int
 from dp_polars._bins.candidates import Categories, Values, ordered
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_column, on_terms
-from dp_polars._mechanisms.quantile_trees import levels_of
 from dp_polars._statistics.answer_lists import Alphas, QuantileList, TopK, as_alphas, check_number, is_joint
 from dp_polars._statistics.categories import Mode, ask_quantile
-from dp_polars._statistics.statistic import claim_with_gap
+from dp_polars._statistics.statistic import terms_with_gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +126,12 @@ def mode(
     weighed = WeightedCounts.of(counts)
     query = Mode(
         Categories.of(candidates),
-        claim_with_gap(claim_on(terms, "choice"), gap=gap),
+        terms_with_gap(terms, gap=gap),
         weighed.of_people,
         too_few_count,
         weighed.weights,
     )
-    return on_terms(query, terms, column, *weighed.columns)
+    return on_terms(query, column, *weighed.columns)
 
 
 @called
@@ -169,7 +168,7 @@ def quantile(
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(quantile, (list, tuple, np.ndarray)):
-        return on_terms(ask_quantile(quantile, candidates, terms, confidence), terms, column)
+        return on_terms(ask_quantile(quantile, candidates, terms, confidence), column)
     if confidence is not None:
         msg = (
             "confidence must be left out for a list of quantiles: only one alone has an interval.\n\n"
@@ -177,9 +176,8 @@ def quantile(
         )
         raise ValueError(msg)
     alphas = as_alphas(quantile)
-    claim = claim_on(terms, "choice", draws=levels_of(len(alphas)))
     points = None if candidates is None else ordered(candidates)
-    return on_terms(QuantileList(alphas, points, claim), terms, column)
+    return on_terms(QuantileList(alphas, points, terms), column)
 
 
 @called
@@ -213,7 +211,7 @@ def median(
     19.99
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(ask_quantile(0.5, candidates, terms, confidence), terms, column)
+    return on_terms(ask_quantile(0.5, candidates, terms, confidence), column)
 
 
 @called
@@ -258,9 +256,6 @@ def top_k(
     else:
         words = (*mechanisms_of("choice"), "joint")
         joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"
-    on = replace(terms, mechanism="exponential") if joint else terms
-    claim = claim_on(on, "choice", draws=1 if joint else number)
-    claim = replace(claim, _is_asked=mechanism is not None)
     weighed = WeightedCounts.of(counts)
-    query = TopK(number, categories, claim, weighed.of_people, joint, weighed.weights)
-    return on_terms(query, terms, column, *weighed.columns)
+    query = TopK(number, categories, terms, weighed.of_people, joint, weighed.weights)
+    return on_terms(query, column, *weighed.columns)

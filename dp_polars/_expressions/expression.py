@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._accounting.terms import Terms, Within, warn_if_large
+from dp_polars._accounting.terms import Within, warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.silence import silenced
@@ -393,9 +393,9 @@ class PrivateName(ExprNameNameSpace):
         return self._private._renamed(lambda expr: expr.name.replace(pattern, value, literal=literal))
 
 
-def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression of `query` on these terms; `within` finds the loss for a plain frame."""
-    asked, within = query.on(terms), terms.within
+def on_terms(query: HistogramQuery, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
+    """Return the private expression of `query` on its terms; `within` finds the loss for a plain frame."""
+    asked, within = query.with_terms(replace(query.terms, within=None)), query.terms.within
     if within is not None:
         check_within(asked, within)
         try:

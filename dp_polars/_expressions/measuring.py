@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
@@ -86,7 +85,7 @@ def len(  # noqa: A001 (Polars' own name)
     0
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("rows", claim_on(terms, "number")), terms, *where_true(where), name="len")
+    return on_terms(Count("rows", terms), *where_true(where), name="len")
 
 
 @called
@@ -127,7 +126,7 @@ def n_people(
     3
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("people", claim_on(terms, "number")), terms, *where_true(where), name="n_people")
+    return on_terms(Count("people", terms), *where_true(where), name="n_people")
 
 
 @called
@@ -159,7 +158,7 @@ def count(
     20
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("values", claim_on(terms, "number")), terms, column)
+    return on_terms(Count("values", terms), column)
 
 
 @called
@@ -191,7 +190,7 @@ def null_count(
     20
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
-    return on_terms(Count("nulls", claim_on(terms, "number")), terms, column)
+    return on_terms(Count("nulls", terms), column)
 
 
 @called
@@ -232,7 +231,7 @@ def value_counts(
             'have: private.group_by("diagnosis").agg(people=dp_polars.n_people()).scaled_to(epsilon=1, delta=1e-6).'
         )
         raise TypeError(msg)
-    return on_terms(ValueCounts(Categories.of(candidates), claim_on(terms, "number")), terms, column)
+    return on_terms(ValueCounts(Categories.of(candidates), terms), column)
 
 
 def _ddof(ddof: object) -> Literal[0, 1]:
@@ -276,11 +275,11 @@ def sum(  # noqa: A001 (Polars' own name)
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     of_floats = isinstance(step, (float, np.floating, Fraction))
-    (ends, finds), claim = bounds_given(lower, upper, step), claim_on(terms, "number")
+    ends, finds = bounds_given(lower, upper, step)
     if per_person is None:
-        return on_terms(Sum(*ends, of_floats, claim, finds=finds), terms, column)
+        return on_terms(Sum(*ends, of_floats, terms, finds=finds), column)
     if per_person is True:
-        return on_terms(sum_of_found_totals(ends, finds, claim, of_floats=of_floats), terms, column)
+        return on_terms(sum_of_found_totals(ends, finds, terms, of_floats=of_floats), column)
     if finds:
         msg = (
             f"{' and '.join(finds)} must be given with per_person={given(per_person)}: only bounds of values or of "
@@ -288,7 +287,7 @@ def sum(  # noqa: A001 (Polars' own name)
             "Hint: per_person=True finds the bounds of totals, and no others are needed."
         )
         raise TypeError(msg)
-    return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
+    return on_terms(SumOfPeople(*ends, of_floats, terms, *ends_of_person(per_person, ends[2])), column)
 
 
 @called
@@ -325,7 +324,7 @@ def mean(
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     ends, finds = bounds_given(lower, upper, step)
-    return on_terms(Mean(*ends, claim_on(terms, "number", draws=2), finds=finds), terms, column)
+    return on_terms(Mean(*ends, terms, finds=finds), column)
 
 
 @called
@@ -363,8 +362,8 @@ def var(
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     ends, finds = bounds_given(lower, upper, step)
-    query = Variance(*ends, claim_on(terms, "number", draws=3), _ddof(ddof), finds=finds)
-    return on_terms(query, terms, column)
+    query = Variance(*ends, terms, _ddof(ddof), finds=finds)
+    return on_terms(query, column)
 
 
 @called
@@ -402,8 +401,8 @@ def std(
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     ends, finds = bounds_given(lower, upper, step)
-    query = Deviation(*ends, claim_on(terms, "number", draws=3), _ddof(ddof), finds=finds)
-    return on_terms(query, terms, column)
+    query = Deviation(*ends, terms, _ddof(ddof), finds=finds)
+    return on_terms(query, column)
 
 
 @called
@@ -453,4 +452,4 @@ def share(
     """
     terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
-    return on_terms(Share.of(claim_on(terms, "number", draws=2)), terms, asked_of, name="share")
+    return on_terms(Share.of(terms), asked_of, name="share")

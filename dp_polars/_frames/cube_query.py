@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import Contributions, Terms, warn_if_large
 from dp_polars._base.calls import all_called
 from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
@@ -155,16 +154,14 @@ class CubeRequest(Request):
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        said = query.with_claim(
-            query.claim._with_loss(query.claim.loss.value)
-        )  # the proportions do not depend on the loss
+        said = query.with_loss(query.terms.loss.value)  # the proportions do not depend on the loss
         asked = {axes: of_table(pipeline.protection, sizes, axes, said) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
         attained = _attained(pipeline, sizes, {axes: (asked[axes], part) for axes, part in parts.items()})
         for axes, part in parts.items():
-            of_part = query.with_claim(replace(query.claim._times(Fraction(part, whole)), _attained=attained))
+            of_part = query.with_terms(replace(query.terms.times(Fraction(part, whole)), attained=attained))
             asks.append(Ask(name_of(columns, axes), (), of_table(pipeline.protection, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
@@ -440,7 +437,7 @@ class Cubes:
         given_loss = (epsilon, rho) if delta is None else (None, None)
         mechanism = None if wanted is None else "discrete_gaussian"
         terms = Terms.of(*given_loss, mechanism=mechanism, within=None, loss_weight=loss_weight)
-        query = Count(what, claim_on(terms, "number"))
+        query = Count(what, terms)
         # For a cube, a subset of the rows is drawn, so the norm does not limit them.
         pipeline = replace(self._pipeline, protection=replace(self._pipeline.protection, max_norm=None))
         if wanted is None:

@@ -14,7 +14,7 @@ import polars as pl
 
 from dp_polars._accounting import gaussians
 from dp_polars._accounting.budget import Budget, total_delta
-from dp_polars._accounting.claims import Claim, cost, in_words, scaled_claims
+from dp_polars._accounting.claims import Claim, cost, factor_to, in_words
 from dp_polars._accounting.guarantees import Guarantee, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, in_decimals, warn_if_large
 from dp_polars._base.calls import Suggesting, all_called
@@ -121,17 +121,15 @@ def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> li
             f"{show(for_keys)} is for keys.\n\nHint: a larger delta, or keys with a smaller one."
         )
         raise ValueError(msg)
-    return [
-        (
-            replace(
-                ask, query=ask.query.with_claim(replace(claim, delta=(for_keys - gone) * claim._loss_weight / parts))
-            ),
-            types,
-        )
-        if claim._needs_delta and claim._loss_weight is not None
-        else (ask, types)
-        for claim, (ask, types) in zip(claims, outputs, strict=True)
-    ]
+
+    def with_delta(ask: Ask[Any]) -> Ask[Any]:
+        terms = ask.query.terms
+        if not ask.query.claim._needs_delta or terms.loss_weight is None:
+            return ask
+        delta = (for_keys - gone) * terms.loss_weight / parts
+        return replace(ask, query=ask.query.with_terms(replace(terms, delta=delta)))
+
+    return [(with_delta(ask), types) for ask, types in outputs]
 
 
 class _Goal(NamedTuple):
@@ -271,7 +269,8 @@ def _claims_of(requests: Requests, asks: Sequence[Ask[Any]]) -> list[Claim]:
 
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
     with ask.named():
-        return ask.with_claim(ask.query.claim._at_cost(loss))
+        value = ask.query.claim._loss_at(loss)
+    return ask.with_terms(ask.query.terms.with_loss(value))
 
 
 def _finds(ask: Ask[Any]) -> bool:
@@ -884,16 +883,16 @@ def _at_sum(outputs: Sequence[Typed], requests: Requests, loss: Loss) -> list[As
     if any(ask.query.claim._is_open for ask in asks):
         return _in_unit(outputs, requests, loss)
 
-    def with_claims(claims: Sequence[Claim]) -> list[Ask[Any]]:
-        return [ask.with_claim(claim) for ask, claim in zip(asks, claims, strict=True)]
+    def scaled(factor: Fraction) -> list[Ask[Any]]:
+        return [ask.with_terms(ask.query.terms.times(factor)) for ask in asks]
 
     times = _parts_paid(requests)
 
-    def cost_of(claims: Sequence[Claim]) -> Fraction:
-        return cost(_claims_of(requests, with_claims(claims)), loss.unit) / times
+    def cost_of(factor: Fraction) -> Fraction:
+        return cost(_claims_of(requests, scaled(factor)), loss.unit) / times
 
     claims = [(ask.name, ask.query.claim) for ask in asks]
-    return with_claims(scaled_claims(claims, Loss(loss.value / times, loss.unit), cost_of))
+    return scaled(factor_to(claims, Loss(loss.value / times, loss.unit), cost_of))
 
 
 def without_data(

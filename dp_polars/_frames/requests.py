@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
-from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import ONE_RELEASE, Terms
 from dp_polars._base.numbers import plural
 from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import AnyRequest, Ask, Line, Request
 from dp_polars._release.staged import StagedRequest
-from dp_polars._statistics import measures
 from dp_polars._statistics.measures import RowsCut
 from dp_polars._statistics.statistic import HistogramQuery, KeysThatAreThere
 
@@ -72,8 +70,7 @@ class PeopleRequest(Request):
                 "Hint: leave it out. protect(…, max_groups=3), or another limit, is what cuts people."
             )
             raise ValueError(msg)
-        asked = RowsCut.of(most, claim_on(terms, "number"))
-        query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
+        query = RowsCut.of(most, terms).under(ONE_RELEASE, protection.neighboring_relation, 1)
         return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
 
     def is_about(self, request: AnyRequest[Any]) -> TypeGuard[Request]:

@@ -8,13 +8,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, claim_on, loss_of
-from dp_polars._accounting.costs import ALL
+from dp_polars._accounting.claims import Claim, loss_of
+from dp_polars._accounting.costs import ALL, MechanismKind
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit, warn_if_large
 from dp_polars._base.calls import all_called
 from dp_polars._base.column_types import must_have
@@ -70,7 +70,7 @@ class ChosenTables(Count):
 
     def of_part(self, part: Fraction) -> Claim:
         """Return the claim of one draw, for a part of the loss."""
-        return replace(self.claim._times(part), _draws=1)
+        return replace(self.claim, loss=self.terms.times(part).loss, _draws=1)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return float(noise_bound_at(self.claim.mechanism, self.of_part(Fraction(1, self.dimensions)).rate, beta))
@@ -87,15 +87,16 @@ class Choices(ChosenTables):
     """The choices of tables, by how far off the model is. Their losses add up to this one."""
 
     largest_weight: int = field(kw_only=True)
+    mechanism_kind: ClassVar[MechanismKind] = "choice"
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return what one row changes a difference of scores by (`docs/proofs/synthetic.md`, Theorem 1)."""
         return Fraction((2 if relation == "add_or_remove_one" else 4) * self.largest_weight)
 
-    def with_claim(self, claim: Claim) -> Choices:
-        """Return the choices with a claim: of how many draws its cost in the other unit is the largest (Theorem 3)."""
-        rounds = 1 if claim.loss.unit == "epsilon" else rounds_of("rho", self.dimensions)
-        return super().with_claim(replace(claim, _draws=rounds))
+    @property
+    def draws(self) -> int:
+        """The number of draws with the largest cost in the other unit (Theorem 3)."""
+        return 1 if self.terms.loss.unit == "epsilon" else rounds_of("rho", self.dimensions)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return None
@@ -133,7 +134,7 @@ class SyntheticWork(Work):
             chosen, choices = rounds
             if axes is None:
                 return choices.of_part(part)
-            return of_table(self.protection, plan.sizes, axes, Count(chosen.counted, chosen.of_part(part))).claim
+            return of_table(self.protection, plan.sizes, axes, Count(chosen.counted, chosen.terms.times(part))).claim
 
         first = [query.claim for query in queries if not isinstance(query, ChosenTables)]
         measured = plan.measured(tables, first, claim_of)
@@ -178,7 +179,7 @@ class SyntheticRequest(CubeRequest):
         if not any(ask.query.claim._is_open for ask in asks):
             whole = loss_of([ask.query.claim for ask in asks])
             asks = tuple(
-                ask.with_claim(replace(ask.query.claim, loss=Loss(whole.value * part[whole.unit], whole.unit)))
+                ask.with_terms(replace(ask.query.terms, loss=Loss(whole.value * part[whole.unit], whole.unit)))
                 for ask, part in zip(asks, self.parts, strict=True)
             )
         return super().with_asks(asks, taken)
@@ -415,22 +416,22 @@ def _request(
     of_each = dict.fromkeys(_ROUNDS, _OF_DIMENSIONS / len(sizes))
     ones = {(axis,): of_each for axis in range(len(sizes))}
     first = _fixed_parts(protection, sizes, wanted, what) if is_fixed else ones
-    number = Count(what, claim_on(terms, "number"))
+    number = Count(what, terms)
     queries: dict[str, tuple[Count, Mapping[Unit, Fraction]]] = {
         name_of(columns, axes): (of_table(protection, sizes, axes, number), part) for axes, part in first.items()
     }
     if not is_fixed:
         total = protection.contributions(number, math.prod(sizes)).total
         bounds = Contributions(total, total), protection.neighboring_relation, math.prod(sizes)
-        tables = ChosenTables(what, number.claim, dimensions=len(sizes))
+        tables = ChosenTables(what, terms, dimensions=len(sizes))
         most = max(weight for _, weight in weights)
-        choices = Choices(what, claim_on(terms, "choice"), dimensions=len(sizes), largest_weight=most)
+        choices = Choices(what, terms, dimensions=len(sizes), largest_weight=most)
         of_tables = {unit: 1 - _OF_DIMENSIONS - part for unit, part in _OF_CHOICES.items()}
         queries["chosen tables"] = tables.under(*bounds), of_tables
         queries["choices"] = choices.under(*bounds), _OF_CHOICES
     asks = []
     for name, (query, part) in queries.items():
-        asks.append(Ask(name, (), query.with_claim(query.claim._times(part[unit]))))
+        asks.append(Ask(name, (), query.with_terms(query.terms.times(part[unit]))))
     parts = tuple(part for _, part in queries.values())
     request = SyntheticRequest(pipeline, Product(tuple(columns)), tuple(asks), sizes, tuple(wanted), tuple(first))
     return replace(request, ends=ends, weights=weights, most_cells=most_cells, parts=parts)
@@ -440,7 +441,7 @@ def _counted(protection: Protection, cells: int) -> Literal["people", "rows"]:
     """Return what is counted: people if nobody is in several cells, else rows."""
     if protection.unit is None:
         return "rows"
-    people = Count("people", claim_on(Terms.at(Loss(Fraction(1), "rho")), "number"))
+    people = Count("people", Terms.at(Loss(Fraction(1), "rho")))
     return "people" if protection.contributions(people, cells).total == 1 else "rows"
 
 
@@ -448,7 +449,7 @@ def _fixed_parts(
     protection: Protection, sizes: Axes, wanted: Mapping[Axes, Fraction], what: Literal["people", "rows"]
 ) -> dict[Axes, dict[Unit, Fraction]]:
     """Return what is measured for a workload, and its parts of a loss: in rho as of a cube of these tables."""
-    query = Count(what, claim_on(Terms.at(Loss(Fraction(1), "rho")), "number"))
+    query = Count(what, Terms.at(Loss(Fraction(1), "rho")))
     claims = {axes: of_table(protection, sizes, axes, query).claim for axes in below(wanted)}
     precision = {axes: Noise(one.mechanism, one.rate).precision for axes, one in claims.items()}
     shares = shares_of_loss(sizes, {axes: float(one) for axes, one in wanted.items()}, precision)

@@ -129,7 +129,9 @@ def written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON t
     if isinstance(value, pl.DataFrame):
         return [kind, value.height, written(value.schema), sha256_of(ipc_of(value))]
     if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
-        names = [field.name for field in fields(value) if field.compare and field.name != but]
+        # A statistic's claim in the place of its terms: all terms that make the same claim are written alike.
+        names = ["claim" if field.name == "terms" else field.name for field in fields(value) if field.compare]
+        names = [name for name in names if name != but]
         return [kind, [[name, written(getattr(value, name))] for name in names]]
     msg = (
         f"a statistic whose answer is to be cached must consist of values that can be written down, got {kind}.\n\n"

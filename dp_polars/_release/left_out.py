@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._accounting.terms import Loss, Terms, Unit
 from dp_polars._release.protection import Protection
@@ -90,8 +89,8 @@ def with_people(
     names = ("n_people", *(f"n_people_{number}" for number in range(2, len(asks) + len(taken) + 3)))
     name = next(name for name in names if name not in {*taken, *(ask.name for ask in asks)})
     weight = _OF_PEOPLE * (max(weights) or 1)
-    claim = claim_on(replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=weight), "number")
-    return (*asks, Ask(name, (), Count("rows" if protection.unit is None else "people", claim))), name
+    terms = replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=weight)
+    return (*asks, Ask(name, (), Count("rows" if protection.unit is None else "people", terms))), name
 
 
 def values_apart(ask: Ask[HistogramQuery]) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, costs_no_more, loss_of, notes_of_cost
-from dp_polars._accounting.terms import Loss, Unit, Within, in_words
+from dp_polars._accounting.terms import Loss, Terms, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import as_fraction, cost_up, error_up, flag, given, loss_up, plural, positive_int
 from dp_polars._release.contract import (
@@ -110,9 +110,9 @@ class Ask(Generic[AskedT]):
     def selects(self) -> str:
         return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
 
-    def with_claim(self, claim: Claim) -> Ask[AskedT]:
+    def with_terms(self, terms: Terms) -> Ask[AskedT]:
         with self.named():
-            return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
+            return replace(self, query=self.query.with_terms(terms), within=None, among=self.rows)
 
     def read_from(self, schema: pl.Schema) -> tuple[tuple[pl.Expr, ...], Columns]:
         """Return what gives each row its own values, and their types, of rows of such columns."""
@@ -604,7 +604,7 @@ class Request(AnyRequest[HistogramQuery]):
     def _people_output(self) -> str:
         counts = {ask.name: ask.query.counted for ask in self.asks if isinstance(ask.query, Count) and not ask.columns}
         names = [name for name, what in counts.items() if what == "people"]
-        if not names and self.protection.counts(Count("rows", self.asks[0].query.claim)) == "people":
+        if not names and self.protection.counts(Count("rows", Terms.at(self.asks[0].query.terms.loss))) == "people":
             names = [name for name, what in counts.items() if what == "rows"]  # every row is a person
         if len(names) != 1:
             msg = (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import polars as pl
 
 from dp_polars._accounting import costs
-from dp_polars._accounting.claims import Claim, claim_on
-from dp_polars._accounting.terms import LARGEST, ONE_RELEASE, Contributions, Loss, Terms, Unit
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import LARGEST, Contributions, Loss, Terms, Unit
 from dp_polars._base import column_types
 from dp_polars._mechanisms.limit_rule import (
     LimitKind,
@@ -177,7 +177,7 @@ class RuledRequest(Request):
         for of, choice, part in zip(self.sets, self.unruled, parts, strict=True):
             weights = ((self.asks[place].query.claim._loss_weight or 0) * needed[place] for place in of.asks)
             weight = part / (1 - part) * sum(weights)
-            choices.append(choice.with_claim(replace(choice.query.claim, _loss_weight=weight)))
+            choices.append(choice.with_terms(replace(choice.query.terms, loss_weight=weight)))
         return replace(self, unruled=tuple(choices), parts=parts)
 
     def _charged_as(self, ask: Ask[Any], claim: Claim) -> Claim:
@@ -233,14 +233,13 @@ class RuledRequest(Request):
     # --- The rule ---------------------------------------------------------------------------------------------------
 
     def _choice(self, of: OneSet, unit: Unit) -> Ask[LimitChoice]:
-        claim = claim_on(replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=Fraction(1)), "choice")
+        relation = self.protection.neighboring_relation
+        terms = replace(Terms.at(Loss(Fraction(1), unit)), loss_weight=Fraction(1), neighboring_relation=relation)
         outputs = ", ".join(self.asks[place].name for place in of.asks)
         first = self.asks[of.asks[0]].query
         is_drawn = of.what in ("max_groups", "max_rows", "max_rows_per_group") and not first.weighs_people
         of_ranks = is_bound(of.what) and isinstance(first, Ranked)
-        choice = LimitChoice(of.what, outputs, is_drawn, claim, of_ranks)
-        choice = choice.under(ONE_RELEASE, self.protection.neighboring_relation)
-        return Ask(f"{of.what} of {outputs}", (), choice)
+        return Ask(f"{of.what} of {outputs}", (), LimitChoice(of.what, outputs, is_drawn, terms, of_ranks))
 
     def of_types(self, types: Types) -> Self:
         """Return the request with the rules for columns of these types, by output."""

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, claim_on
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import (
     LARGEST,
-    ONE_RELEASE,
     Contributions,
     Loss,
     NeighboringRelation,
@@ -145,8 +144,8 @@ class Selection:
         """Return the selection in which a person counts for at most this number of keys, at the same loss."""
         statistic = self.ask.query
         both = 1 if relation == "add_or_remove_one" else 2
-        claim = replace(statistic.claim, contributions=Contributions(most * both, 1))
-        return replace(self.ask, query=replace(statistic, keys_per_person=most, claim=claim))
+        terms = replace(statistic.terms, contributions=Contributions(most * both, 1))
+        return replace(self.ask, query=replace(statistic, keys_per_person=most, terms=terms))
 
 
 def _selection_of_groups(
@@ -180,7 +179,8 @@ def _selection(
     unit: Unit,
 ) -> Selection:
     """Return a selection with its part of the loss of some outputs. `most`: its limit; None: it is found."""
-    terms, relation = Terms.of(None, None, within=None), protection.neighboring_relation
+    relation = protection.neighboring_relation
+    terms = replace(Terms.of(None, None, within=None), neighboring_relation=relation)
     weight = _PART * sum(ask.query.claim._loss_weight or 0 for ask in asks)
     at = REFERENCE if most is None else most
     statistic = KeysThatAreThere.of(
@@ -188,9 +188,8 @@ def _selection(
     ).in_unit(unit)
     limit = None
     if most is None:
-        claim = claim_on(replace(terms, loss_weight=weight * _PART_OF_LIMIT), "choice")
-        choice = LimitChoice(what, of, is_drawn=True, claim=claim).in_unit(unit)
-        limit = Ask(f"{what} of {of}", (), choice.under(ONE_RELEASE, relation))
+        terms = replace(terms, loss_weight=weight * _PART_OF_LIMIT)
+        limit = Ask(f"{what} of {of}", (), LimitChoice(what, of, is_drawn=True, terms=terms).in_unit(unit))
     name = of if not outputs else f"candidates of {of}"
     return Selection(Ask(name, tuple(map(pl.col, columns)), statistic), limit, tuple(outputs))
 
@@ -365,7 +364,7 @@ class SelectingRequest(StagedRequest):
         for place in selection.outputs:
             query = asks[place].query
             assert isinstance(query, OfCategories), "others have no candidates"
-            chosen = query.among(values) if len(values) else NoCandidate(query, query.claim)
+            chosen = query.among(values) if len(values) else NoCandidate(query, query.terms)
             asks[place] = replace(asks[place], query=chosen)
         return replace(self, asks=tuple(asks))
 

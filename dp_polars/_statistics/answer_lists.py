@@ -13,16 +13,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._accounting.claims import Claim, check_rate
+from dp_polars._accounting.claims import check_rate
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
+from dp_polars._accounting.terms import NeighboringRelation, Terms, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
 from dp_polars._mechanisms.histograms import CountScore, Histogram
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
+from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, levels_of, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
 from dp_polars._statistics.categories import OfCategories, Ranked, as_alpha, how, step_of
@@ -48,11 +48,15 @@ class QuantileList(Ranked, ListQuery):
 
     alphas: tuple[Fraction, ...]  # strictly ascending, between 0 and 1
     candidates: Ordered | None
-    claim: Claim
+    terms: Terms
 
     def __post_init__(self) -> None:
         for node in () if self.claim._is_open else self.root.nodes():
             check_rate(self.claim.rate / node.score_range, self.claim.loss)
+
+    @property
+    def draws(self) -> int:
+        return levels_of(self.width)
 
     @property
     def root(self) -> Node:
@@ -193,15 +197,18 @@ class TopK(OfCategories, ListQuery):
 
     k: int
     candidates: Categories
-    claim: Claim
+    terms: Terms
     of_people: bool = True
     joint: bool = False  # one draw among all lists (`top_k.py`), instead of k draws without replacement
     weights: Weights = ONE_EACH
 
-    def __post_init__(self) -> None:
-        if self.claim._draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
-            msg = f"claim must be of the draws that are made, got {self.claim._draws} of {self.claim.mechanism}."
-            raise ValueError(msg)
+    @property
+    def draws(self) -> int:
+        return 1 if self.joint else self.k
+
+    @property
+    def mechanism(self) -> str | None:
+        return "exponential" if self.joint else self.terms.mechanism
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         # The joint score of one candidate is the score of a mode.
@@ -221,8 +228,7 @@ class TopK(OfCategories, ListQuery):
 
     def at_most(self, number: int) -> TopK:
         """Return the statistic with lists of this length, if they are longer, at the same loss."""
-        k = min(self.k, number)
-        return replace(self, k=k, claim=replace(self.claim, _draws=1 if self.joint else k))
+        return replace(self, k=min(self.k, number))
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -267,12 +273,9 @@ class TopK(OfCategories, ListQuery):
 
     def in_unit(self, unit: Unit) -> TopK:
         """Return the statistic with the same loss in another unit; that may replace rounds by one joint draw."""
-        claim = self.claim._in_unit(unit)
-        if claim._is_asked or unit == self.claim.loss.unit:
-            return replace(self, claim=claim)
-        joint = is_joint(self.k, unit)
-        mechanism: Mechanism = "exponential" if joint else claim.mechanism
-        return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, _draws=1 if joint else self.k))
+        changed = super().in_unit(unit)
+        is_asked = self.terms.mechanism is not None or unit == self.terms.loss.unit
+        return changed if is_asked else replace(changed, joint=is_joint(self.k, unit))
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
         """Return a largest count missed that is exceeded with probability at most `beta`: top-k.md, Theorem 4."""
@@ -289,7 +292,7 @@ class TopK(OfCategories, ListQuery):
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
         if self.weights.is_column or self.selects or (self.candidates.values is None and not columns):
             return None
-        return counts_at_loss(self.claim, self.values(*columns))
+        return counts_at_loss(self.terms, self.values(*columns))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
         notes = []

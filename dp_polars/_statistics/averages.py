@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import NeighboringRelation
+from dp_polars._accounting.terms import NeighboringRelation, Terms
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.joint_noise import JointNoise
@@ -93,7 +92,8 @@ class Average(Clipped):
 class Mean(Average):
     """The mean of values within clipping bounds: half of the loss on a sum around the middle, half on a count."""
 
-    claim: Claim
+    terms: Terms
+    draws: ClassVar[int] = 2
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))
@@ -155,8 +155,8 @@ class Share(Mean):
     error_unit: ClassVar[str] = "shares"
 
     @classmethod
-    def of(cls, claim: Claim) -> Self:
-        return cls(Fraction(0), Fraction(1), Fraction(1), claim)
+    def of(cls, terms: Terms) -> Self:
+        return cls(Fraction(0), Fraction(1), Fraction(1), terms)
 
     @property
     def clipping(self) -> str:
@@ -193,7 +193,8 @@ class Variance(Average):
     squares around half of the largest (see `Squares`), and a count. Distances and squares have both signs.
     """
 
-    claim: Claim
+    terms: Terms
+    draws: ClassVar[int] = 3
     exchanged: ClassVar[Fraction] = Fraction(14, 13)
     # Subtracted from the noisy number of rows, the divisor. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1

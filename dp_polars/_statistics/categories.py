@@ -7,12 +7,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, claim_on
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
 from dp_polars._base.numbers import Ints, as_fraction, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
@@ -146,7 +147,7 @@ class Quantile(Ranked, Choice):
 
     alpha: Fraction
     candidates: Ordered | None
-    claim: Claim
+    terms: Terms
 
     @property
     def alphas(self) -> tuple[Fraction, ...]:  # type: ignore[override]
@@ -164,7 +165,7 @@ class Quantile(Ranked, Choice):
         self.binning(*columns).encoder()
         points = self.points_of(*columns)
         if self.candidates is None:  # no grid that may be found is refused later
-            replace(self, candidates=points).with_claim(self.claim)
+            replace(self, candidates=points)
         return points.dtype
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
@@ -186,16 +187,15 @@ class QuantileWithInterval(Quantile):
 
     probability: Fraction  # that the ends hold the true quantile: above 1/2 and below 1
     always_has_ends: ClassVar[bool] = True
+    draws: ClassVar[int] = 3
 
-    def with_claim(self, claim: Claim) -> Self:
-        query = super().with_claim(claim)
-        if not (claim._is_open or self.candidates is None or max(query.public_rows) <= _MOST_ROWS):
+    def __post_init__(self) -> None:
+        if not (self.claim._is_open or self.candidates is None or max(self.public_rows) <= _MOST_ROWS):
             msg = (
-                f"interval must be requested with a larger loss than {claim.loss}: its ends would miss by more than "
-                "2**40 rows."
+                f"interval must be requested with a larger loss than {self.claim.loss}: its ends would miss by more "
+                "than 2**40 rows."
             )
             raise ValueError(msg)
-        return query
 
     @property
     def public_rows(self) -> tuple[int, int]:
@@ -229,10 +229,10 @@ class QuantileWithInterval(Quantile):
 def ask_quantile(alpha: object, candidates: Values | None, terms: Terms, interval: object = None) -> Quantile:
     exact, values = as_alpha("quantile", alpha), None if candidates is None else ordered(candidates)
     if interval is None:
-        return Quantile(exact, values, claim_on(terms, "choice")).on(terms)
+        return Quantile(exact, values, terms)
     hint = "confidence=0.95 gives ends that hold the true quantile with probability 0.95."
     probability = _between("confidence", interval, Fraction(1, 2), hint)
-    return QuantileWithInterval(exact, values, claim_on(terms, "choice", draws=3), probability).on(terms)
+    return QuantileWithInterval(exact, values, terms, probability)
 
 
 def as_alpha(name: str, value: object) -> Fraction:
@@ -297,7 +297,7 @@ class NoCandidate(HistogramQuery):
     """A choice among categories of which none was selected: the answer of each group is null."""
 
     asked: OfCategories  # whose candidates are not selected
-    claim: Claim
+    terms: Terms
     fixed_type: ClassVar[None] = None
 
     @property
@@ -311,8 +311,9 @@ class NoCandidate(HistogramQuery):
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return self.asked.range_of(relation, groups)
 
-    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        return self.asked.same_group_of(relation, groups)
+    @cached_property
+    def claim(self) -> Claim:
+        return self.asked.with_terms(self.terms).claim
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return self.asked.count_rules(*columns)  # as before the charge, so that no engine refuses it now
@@ -344,7 +345,7 @@ class Mode(OfCategories, Choice):
     """
 
     candidates: Categories
-    claim: Claim
+    terms: Terms
     of_people: bool = True
     too_few: int | None = None
     weights: Weights = ONE_EACH

@@ -11,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import NeighboringRelation
+from dp_polars._accounting.claims import range_of
+from dp_polars._accounting.costs import MechanismKind
+from dp_polars._accounting.terms import NeighboringRelation, Terms
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_rng
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
@@ -34,12 +35,15 @@ _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt
 class ArgMax(Query):
     """The row with the highest (or lowest) score, by the caller's own scores."""
 
-    # Its claim, and whether the lowest score is the best.
-    claim: Claim
-    lowest: bool = False
+    terms: Terms
+    score_range: Fraction  # R, of the caller's sensitivity
+    lowest: bool = False  # whether the lowest score is the best
     # The unit of the gap. None: the last digit of the scores' type.
     gap_step: Fraction | None = None
     of_floats: bool = False  # whether `gap_step` was given as a float or a Fraction: then gaps are floats
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        return self.score_range
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -86,9 +90,12 @@ class ArgMax(Query):
 class ArgMaxOfOwn(Query):
     """The row with the highest (or lowest) score; each row's score has its own public sensitivity."""
 
-    claim: Claim
+    terms: Terms
     lowest: bool = False
     fixed_type: ClassVar[pl.DataType] = pl.UInt32()
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        return range_of(1, monotonic=False)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         scores, sensitivities = columns
@@ -155,8 +162,9 @@ class FirstAbove(HistogramQuery):
 
     threshold: Fraction
     candidates: Categories | Grid
-    claim: Claim
+    terms: Terms
     of_people: bool = True
+    mechanism_kind: ClassVar[MechanismKind] = "threshold"
 
     @property
     def clipping(self) -> str | None:
@@ -217,7 +225,7 @@ class FirstAbove(HistogramQuery):
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
         if isinstance(self.candidates, Grid) or (self.candidates.values is None and not columns):
             return None
-        return counts_at_loss(self.claim, self.candidates.for_column(columns[0] if columns else None))
+        return counts_at_loss(self.terms, self.candidates.for_column(columns[0] if columns else None))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:
         above, below = self.errors(size, 0.05)

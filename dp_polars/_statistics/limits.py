@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Loss, NeighboringRelation
+from dp_polars._accounting.terms import Loss, NeighboringRelation, Terms
 from dp_polars._base.numbers import Ints, system_rng
 from dp_polars._bins.binning import Beyond
 from dp_polars._bins.candidates import bound_in_units, bounds_of
@@ -46,7 +46,7 @@ class LimitChoice(HistogramQuery):
     what: What
     of: str  # the outputs that it serves, for people
     is_drawn: bool  # whether these draw a person's rows, or groups
-    claim: Claim
+    terms: Terms
     of_ranks: bool = False  # whether it bounds the grid of quantiles, of which no value may be beyond
     kind: LimitKind | None = None  # None: of a clipping bound
     rule: Rule[Any] | None = None  # None: the loss is not known yet

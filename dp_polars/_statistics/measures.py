@@ -14,15 +14,14 @@ from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.costs import ALL
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.costs import ALL, MechanismKind
 from dp_polars._accounting.terms import (
     LARGEST,
-    Contributions,
     NeighboringRelation,
+    Terms,
     Unit,
     Within,
-    check_relation,
     exact,
 )
 from dp_polars._base import column_types
@@ -92,6 +91,7 @@ class Measure(HistogramQuery):
     # The draws that other statistics also use, in the order of its count rules. Empty: its draws are its own.
     # With shared draws, `claim` is the cost of all of them.
     shared: tuple[SharedDraw, ...] = field(default=(), kw_only=True)
+    mechanism_kind: ClassVar[MechanismKind] = "number"
     has_intervals: ClassVar[bool] = True
     weighs_people: ClassVar[bool] = True
 
@@ -120,8 +120,10 @@ class Measure(HistogramQuery):
         """The same statistic with draws of its own."""
         return replace(self, shared=()) if self.shared else self
 
-    def with_claim(self, claim: Claim) -> Self:
-        return self if self.shared and claim == self.claim else checked(super(Measure, self.alone).with_claim(claim))
+    def with_terms(self, terms: Terms) -> Self:
+        if self.shared and super().with_terms(terms).claim == self.claim:
+            return self
+        return checked(super(Measure, self.alone).with_terms(terms))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the most that one row changes each draw, in its whole units, divided by the claim's range."""
@@ -232,7 +234,7 @@ class Count(Multiple):
     """How many rows, distinct people, rows with a value, or nulls."""
 
     counted: What
-    claim: Claim
+    terms: Terms
     adds_up: ClassVar[bool] = True
     is_count: ClassVar[bool] = True
     fixed_type: ClassVar[pl.DataType] = pl.Int64()
@@ -265,7 +267,8 @@ class ValueCounts(Measure):
     """How many rows or people every candidate has."""
 
     candidates: Categories
-    claim: Claim
+    terms: Terms
+    groups: ClassVar[None] = None  # those of the claim are the counts of all candidates
     counts_people: ClassVar[bool] = True
     limits_people: ClassVar[bool] = False  # the number of codes per person is reported, not limited
     is_count: ClassVar[bool] = True
@@ -303,15 +306,6 @@ class ValueCounts(Measure):
             self.named(counts, *columns) for counts in _shown(drawn[0].explode().to_numpy(), claim, bits, beta)
         )
 
-    def under(
-        self,
-        contributions: Contributions,
-        relation: NeighboringRelation,
-        groups: int | None = None,  # noqa: ARG002
-    ) -> Self:
-        """Return the same statistic under these limits: the groups of its claim are the counts of all candidates."""
-        return super().under(contributions, relation)
-
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         groups, size = len(histogram.sizes), self.binning(*columns).size
         counts = np.zeros(groups * size, np.int64)
@@ -329,10 +323,8 @@ class ValueCounts(Measure):
         return f"counts of {self.candidates}"
 
 
-def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
-    noise = check_mechanism("number", None, claim.loss.unit)
-    counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, _draws=1, _gap=False))
-    return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
+def counts_at_loss(terms: Terms, values: pl.Series) -> ValueCounts:
+    return checked(ValueCounts(Categories.of(values), replace(terms, mechanism=None, gap=False)))
 
 
 def checked(query: QueryT, *, in_parts: bool | None = None) -> QueryT:
@@ -385,7 +377,7 @@ def check_within(query: HistogramQuery, within: Within) -> None:
 
 def at_most(query: QueryT, unit: Unit) -> QueryT:
     """Return the statistic at the largest loss in this unit that a search may find, with the unit's mechanism."""
-    return query.with_claim(query.claim._with_loss(Fraction(LARGEST))).in_unit(unit)
+    return query.with_loss(Fraction(LARGEST)).in_unit(unit)
 
 
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
@@ -403,7 +395,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
         raise ValueError(msg)
 
     def at(place: int) -> QueryT:
-        return query.with_claim(query.claim._with_loss(loss_at(place)))
+        return query.with_loss(loss_at(place))
 
     def error_at(place: int) -> float | None:
         with suppress(ValueError):  # a rate too small, or noise that does not fit into 64 bits
@@ -555,7 +547,7 @@ class Sum(Clipped, Multiple):
     """The sum of values, clipped to public clipping bounds, in units of a public step."""
 
     of_floats: bool  # whether the step was given as a float or a Fraction: then the answer is a float
-    claim: Claim
+    terms: Terms
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -614,8 +606,8 @@ class RowsCut(Sum):
     error_unit: ClassVar[str] = "rows"
 
     @classmethod
-    def of(cls, most: int, claim: Claim) -> RowsCut:
-        return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
+    def of(cls, most: int, terms: Terms) -> RowsCut:
+        return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, terms=terms)
 
     @property
     def clipping(self) -> str:
@@ -712,7 +704,7 @@ class SumOfPeople(Sum):
 
 
 def sum_of_found_totals(
-    ends: tuple[Fraction, Fraction, Fraction | None], free: tuple[str, ...], claim: Claim, *, of_floats: bool
+    ends: tuple[Fraction, Fraction, Fraction | None], free: tuple[str, ...], terms: Terms, *, of_floats: bool
 ) -> SumOfPeople:
     """Return a sum for which the clipping bounds of totals are found; those in `free`, of values, are left out.
 
@@ -723,4 +715,4 @@ def sum_of_found_totals(
     finds = tuple(name for name in _ENDS if not is_known[name])
     width = step or Fraction(1)
     lowest, highest = (-width, Fraction(0)) if is_known["upper"] else (Fraction(0), width)
-    return SumOfPeople(*ends, of_floats, claim, lowest, highest, finds=finds, free=free)
+    return SumOfPeople(*ends, of_floats, terms, lowest, highest, finds=finds, free=free)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Terms
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Products
 from dp_polars._bins.weights import type_in_steps
@@ -94,7 +94,7 @@ class CentredSum(Combined, Sum):
     @property
     def alone(self) -> Sum:  # type: ignore[override]  # its own sum has another draw
         return Sum(
-            self.lower, self.upper, self.step, of_floats=self.of_floats, claim=self.claim, in_parts=self.in_parts
+            self.lower, self.upper, self.step, of_floats=self.of_floats, terms=self.terms, in_parts=self.in_parts
         )
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
@@ -157,13 +157,13 @@ class Bernstein(Total):
     def alone(self) -> Any:  # noqa: ANN401
         return _with(self.alone_as, self, shared=())
 
-    def with_claim(self, claim: Claim) -> Any:  # noqa: ANN401
-        """Return the statistic at another claim: from its own pair if it has one, and only the loss differs."""
+    def with_terms(self, terms: Terms) -> Any:  # noqa: ANN401
+        """Return the statistic on other terms: from its own pair if it has one, and only the loss differs."""
         (draw,) = self.shared
-        if draw.is_shared or claim == self.claim or claim != replace(self.claim, loss=claim.loss):
-            return super().with_claim(claim)
-        changed = replace(draw, claim=replace(draw.claim, loss=claim.loss))
-        return checked(_with(type(self), self, claim=claim, shared=(changed,)))
+        if draw.is_shared or terms == self.terms or terms != replace(self.terms, loss=terms.loss):
+            return super().with_terms(terms)
+        changed = replace(draw, claim=replace(draw.claim, loss=terms.loss))
+        return checked(_with(type(self), self, terms=terms, shared=(changed,)))
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         units, middle = replace(self.values.units(*columns), doubled=False), list[Clamping]()
@@ -215,7 +215,7 @@ class BernsteinCount(Combined, Bernstein, Count):
 
     @property
     def alone(self) -> Count:  # type: ignore[override]  # its own count has another draw
-        return Count(self.counted, self.claim, in_parts=self.in_parts)
+        return Count(self.counted, self.terms, in_parts=self.in_parts)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         for claim in self.noise(*columns):

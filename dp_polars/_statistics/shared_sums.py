@@ -176,10 +176,8 @@ def whole_claim(query: Asked) -> Claim:
 
 
 def _closed(query: HistogramQuery) -> HistogramQuery:
-    claim = query.claim
-    if not isinstance(query, Measure) or claim._loss_weight is None:
-        return query
-    return query.with_claim(claim._with_loss(claim._loss_weight))
+    weight = query.terms.loss_weight
+    return query if not isinstance(query, Measure) or weight is None else query.with_loss(weight)
 
 
 def _is_sum(query: HistogramQuery) -> bool:
@@ -346,12 +344,10 @@ def _error_of_bernstein(query: HistogramQuery, losses: Fraction, sums: int) -> f
 
 def _claim(user: HistogramQuery, key: _Key, loss: Fraction, groups: int) -> Claim:
     """Return the claim of one draw under its statistics' limits: of a count, or of numbers from −1 to 1."""
-    claim = replace(user.claim._with_loss(loss), _draws=1, _same_group=Fraction(1), _groups=None)
-    one: Measure = Count("rows", claim)
-    if key != _COUNT:
-        one = Sum(Fraction(-1), Fraction(1), Fraction(1), of_floats=False, claim=claim)
-    assert claim.neighboring_relation is not None
-    return one.under(claim.contributions, claim.neighboring_relation, groups).claim
+    terms = replace(user.terms.with_loss(loss), groups=groups)
+    if key == _COUNT:
+        return checked(Count("rows", terms)).claim
+    return checked(Sum(Fraction(-1), Fraction(1), Fraction(1), of_floats=False, terms=terms)).claim
 
 
 def _in_words(key: _Key) -> str:
@@ -365,7 +361,7 @@ def with_draws(query: HistogramQuery, draws: tuple[SharedDraw, ...]) -> Histogra
     assert isinstance(query, Measure)
     if isinstance(query, Sum):
         ends = query.lower, query.upper, query.step
-        options = {"of_floats": query.of_floats, "claim": query.claim, "in_parts": query.in_parts}
+        options = {"of_floats": query.of_floats, "terms": query.terms, "in_parts": query.in_parts}
         return checked(CentredSum(*ends, **options, shared=draws))  # type: ignore[arg-type]
     return checked(replace(query, shared=draws))
 

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.costs import ALL
+from dp_polars._accounting.costs import ALL, MechanismKind
 from dp_polars._accounting.terms import USUAL_RELATION, Contributions, NeighboringRelation, Terms, Unit, exact
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Floats, Ints, flag, plural, show
@@ -50,17 +50,75 @@ class CountRule:
 
 
 class Asked(ABC):
-    """The statistic, with its privacy claim."""
+    """The statistic, with its terms: its privacy claim follows from both."""
 
-    claim: Claim
+    mechanism_kind: ClassVar[MechanismKind] = "choice"
+    terms: Terms
     in_parts: bool = False  # whether people beyond the contribution limits count in part
+
+    def __post_init__(self) -> None:
+        _ = self.claim  # raises if the terms don't fit
 
     @abstractmethod
     def __str__(self) -> str:
         """Return the statistic in a few words, for claims, messages and the ledger."""
 
-    def with_claim(self, claim: Claim) -> Self:
-        return replace(self, claim=claim)  # type: ignore[type-var]  # every statistic is a dataclass
+    @cached_property
+    def claim(self) -> Claim:
+        """The privacy claim: the only one that is made of a statistic."""
+        terms, groups = self.terms, self.groups
+        mechanism = check_mechanism(self.mechanism_kind, self.mechanism, terms.loss.unit)
+        relation = terms.neighboring_relation or USUAL_RELATION  # a range of the caller's own is for any relation
+        same_group, score_range = self.same_group_of(relation, groups), self.range_of(relation, groups)
+        return Claim(
+            *(terms.loss, mechanism, score_range, terms.contributions, terms.neighboring_relation),
+            _draws=self.draws,
+            _same_group=same_group,
+            _groups=None if same_group == ALL else groups,
+            _levels=self.levels_of(relation),
+            _attained=terms.attained,
+            _gap=terms.gap,
+            delta=terms.delta,
+            _loss_weight=terms.loss_weight,
+            _is_asked=terms.mechanism is not None,
+        )
+
+    @abstractmethod
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return the range of the claim: the most that one row (or person, if people count) changes.
+
+        `groups` is the number of public groups; None if it is unknown, as in an expression.
+        """
+
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return the range if a row is exchanged within its group, as a part of `range_of`."""
+        return ALL
+
+    def levels_of(self, relation: NeighboringRelation) -> tuple[Fraction, ...]:  # noqa: ARG002
+        """Return `same_group_of` for each draw of a list; empty if all are equal."""
+        return ()
+
+    @property
+    def draws(self) -> int:
+        """The number of draws that share the loss equally."""
+        return 1
+
+    @property
+    def mechanism(self) -> str | None:
+        """The mechanism by name; None: the better one for the unit of the loss."""
+        return self.terms.mechanism
+
+    @property
+    def groups(self) -> int | None:
+        """The number of public groups of the claim; None if it is unknown."""
+        return self.terms.groups
+
+    def with_terms(self, terms: Terms) -> Self:
+        return replace(self, terms=terms)  # type: ignore[type-var]  # every statistic is a dataclass
+
+    def with_loss(self, value: Fraction) -> Self:
+        """Return the statistic at another loss in the same unit."""
+        return self.with_terms(self.terms.with_loss(value))
 
     @property
     def clipping(self) -> str | None:
@@ -78,7 +136,10 @@ class Asked(ABC):
         return self.claim._loss_units
 
     def in_unit(self, unit: Unit) -> Self:
-        return self.with_claim(self.claim._in_unit(unit)) if unit in self.loss_units else self
+        """Change the unit of the loss, not its number: the statistic stays as it is if it has only the other unit."""
+        if unit == self.terms.loss.unit or unit not in self.loss_units:
+            return self
+        return self.with_terms(replace(self.terms, loss=replace(self.terms.loss, unit=unit)))
 
 
 class Query(Asked):
@@ -106,7 +167,7 @@ class Query(Asked):
     @property
     def has_gap(self) -> bool:
         """Whether an answer is a struct of the choice (`answer`) and its gap (`gap`)."""
-        return self.claim._gap
+        return self.terms.gap
 
     @property
     @abstractmethod
@@ -150,21 +211,6 @@ class HistogramQuery(Query):
     def limits_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, for any number of codes."""
         return self.counts_people
-
-    @abstractmethod
-    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return the range of the claim: the most that one row (or person, if people count) changes.
-
-        `groups` is the number of public groups; None if it is unknown, as in an expression.
-        """
-
-    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return the range if a row is exchanged within its group, as a part of `range_of`."""
-        return ALL
-
-    def levels_of(self, relation: NeighboringRelation) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Return `same_group_of` for each draw of a list; empty if all are equal."""
-        return ()
 
     @abstractmethod
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
@@ -288,22 +334,9 @@ class HistogramQuery(Query):
 
         `groups` is the number of public groups; None if it is unknown.
         """
-        same_group = self.same_group_of(relation, groups)
-        return self.with_claim(
-            replace(
-                self.claim,
-                score_range=self.range_of(relation, groups),
-                _same_group=same_group,
-                _groups=None if same_group == ALL else groups,
-                _levels=self.levels_of(relation),
-                contributions=contributions,
-                neighboring_relation=relation,
-            )
+        return self.with_terms(
+            replace(self.terms, contributions=contributions, neighboring_relation=relation, groups=groups)
         )
-
-    def on(self, terms: Terms) -> Self:
-        """Return the same statistic with the claim of an expression's terms, at its own range."""
-        return self.under(terms.contributions, USUAL_RELATION)
 
     def with_bounds(
         self,
@@ -354,17 +387,16 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
     return query
 
 
-def claim_with_gap(claim: Claim, *, gap: bool) -> Claim:
-    if not flag("gap", gap):
-        return claim
-    if claim.loss.unit != "epsilon":
+def terms_with_gap(terms: Terms, *, gap: bool) -> Terms:
+    has_gap = flag("gap", gap)
+    if has_gap and terms.loss.unit != "epsilon":
         msg = (
-            f"gap=True must be requested with epsilon, got {claim.loss}: that a gap costs nothing is true of pure "
+            f"gap=True must be requested with epsilon, got {terms.loss}: that a gap costs nothing is true of pure "
             "differential privacy only. In rho the loss that is known of a choice does not cover its gap.\n\n"
             "Hint: epsilon=…, which a budget in rho takes too; or request counts in addition to the choice."
         )
         raise ValueError(msg)
-    return replace(claim, _gap=True)
+    return replace(terms, gap=has_gap)
 
 
 def describe(query: Query) -> str:
@@ -458,9 +490,10 @@ class KeysThatAreThere(Asked):
     """The combinations of values in some columns that enough people have; none of the values is null."""
 
     columns: tuple[str, ...]  # names of the key columns
-    claim: Claim  # by a mechanism of keys, of all keys together
+    terms: Terms  # of all keys together
     keys_per_person: int  # the most keys for which one person counts
     counts: bool = False  # whether to add the noisy numbers of people
+    mechanism_kind: ClassVar[MechanismKind] = "keys"
 
     @classmethod
     def of(
@@ -478,14 +511,12 @@ class KeysThatAreThere(Asked):
         A replaced person removes one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
         changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
-        mechanism = check_mechanism("keys", "discrete_gaussian_threshold" if counts else None, terms.loss.unit)
-        claim = Claim(
-            *(terms.loss, mechanism, Fraction(1), changed, relation),
-            delta=delta,
-            _loss_weight=terms.loss_weight,
-            _is_asked=counts,
-        )
-        return cls(columns, claim, keys_per_person, counts)
+        mechanism = "discrete_gaussian_threshold" if counts else None
+        terms = replace(terms, mechanism=mechanism, contributions=changed, neighboring_relation=relation, delta=delta)
+        return cls(columns, terms, keys_per_person, counts)
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        return Fraction(1)
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:

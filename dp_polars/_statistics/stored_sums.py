@@ -184,7 +184,7 @@ def _otherwise(
     loss = _loss_alone(planned)
     if loss is None or not is_of_shared_kind(planned.alone):
         return
-    apart = planned.alone.with_claim(planned.claim._with_loss(loss))
+    apart = planned.alone.with_loss(loss)
     if isinstance(apart, (Count, Sum)):
         yield _with_rates(drawn_sums(apart, texts), stored)
     claims = claims_needed(part._replace(query=apart), groups)
@@ -227,7 +227,7 @@ def _formed(planned: Measure, texts: Texts, draws: Sequence[Stored]) -> FromStor
         found = with_draws(apart, shared) if kind == "distances" else replace(apart, shared=shared)  # type: ignore[assignment]
     elif isinstance(apart, Count):  # of a column that the query may not read: the step is known
         lower, upper, step = map(Fraction, of[1:])
-        bounds = Sum(lower, upper, step, of_floats=False, claim=apart.claim, in_parts=apart.in_parts)
+        bounds = Sum(lower, upper, step, of_floats=False, terms=apart.terms, in_parts=apart.in_parts)
         found, types = bernstein(apart, shared[0], bounds), ()
     else:
         assert isinstance(apart, Clipped)

@@ -14,7 +14,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, epsilon_of
-from dp_polars._accounting.terms import Loss
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, given, owners, show, slices, starts
 from dp_polars._bins.candidates import Grid, Ordered, distance_unit
@@ -141,7 +140,7 @@ def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> 
     if None in losses:
         return [None] * len(losses)
     found = [(claim, as_fraction("loss", loss)) for claim, loss in zip(claims, losses, strict=True) if loss]
-    at_losses = [claim._at_cost(Loss(loss, claim.loss.unit)) for claim, loss in found]
+    at_losses = [claim._with_loss(loss) for claim, loss in found]
     whole = epsilon_of(at_losses) if at_losses else 0
     return [float(show(as_fraction("epsilon", whole), 4, up=True))] * len(losses)
 
@@ -168,7 +167,7 @@ def _smallest_loss(
         return None
 
     def is_enough(place: int) -> bool:
-        at_loss = claim._at_cost(Loss(loss_at(place, digits), claim.loss.unit))  # the rate follows
+        at_loss = claim._with_loss(loss_at(place, digits))  # the rate follows
         return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
 
     first = 10 ** (digits - 1)
@@ -216,7 +215,7 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
 
     def chances(claim: Claim) -> Floats:
         try:
-            asked: Any = query.with_claim(claim)
+            asked: Any = query.with_loss(claim.loss.value)
             for noise in asked.noise(*types) if isinstance(asked, Measure) else ():
                 check_scale(noise)
         except ValueError:  # at so small a loss, the noise does not fit into 64 bits

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.terms import Loss
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, as_loss, given, positive_loss
 from dp_polars._bins.candidates import ends_of
@@ -242,7 +241,7 @@ def _of_output(name: str, output: Counted, rows: pl.LazyFrame | None, work: Work
     claim, all_rows = output.query.claim, output.simulated
     law = all_rows.law(claim)
     noise = output.as_if_kept_were_all.law(claim)["expected_error"]
-    dropped = all_rows.law(claim._at_cost(Loss(as_loss("loss", _NO_NOISE), claim.loss.unit)))["expected_error"]
+    dropped = all_rows.law(claim._with_loss(as_loss("loss", _NO_NOISE)))["expected_error"]
     has_truth = law["expected_error"].is_not_null()
     sizes = pl.Series(all_rows.counted + all_rows.left_out).cast(pl.Float64)
     values = _values(law["true_answer"])

@@ -354,7 +354,7 @@ def law_of_lists(statistic: ListQuery, types: Columns, everything: Histogram, bo
     """Return a function from a claim to the estimated quality of lists of the counted rows, from `DRAWS` draws."""
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked = statistic.with_claim(claim)
+        asked = statistic.with_loss(claim.loss.value)
         most = max(1, _DRAWN_CELLS // (DRAWS * statistic.width))
         sizes = np.maximum(everything.sizes, bounded.sizes)
         parts = [
@@ -432,7 +432,7 @@ def law_of_total(statistic: Total, types: Columns, truly: list[Ints], bounded: S
         raise TypeError(msg)
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked = statistic.with_claim(claim)
+        asked = statistic.with_loss(claim.loss.value)
         claims, true = asked.noise(*types), asked.of_totals(truly, *types)
         for noise in claims:
             check_scale(noise)
@@ -459,7 +459,7 @@ def law_of_numbers(statistic: Multiple | ValueCounts, types: Columns, truly: Int
         return statistic.named(of, *types)  # type: ignore[arg-type]
 
     def law(claim: Claim) -> pl.DataFrame:
-        (noise,) = statistic.with_claim(claim).noise(*types)
+        (noise,) = statistic.with_loss(claim.loss.value).noise(*types)
         check_scale(noise)
         noisy, bound, bias = NoiseLaw(noise, bits), noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
@@ -482,7 +482,7 @@ def _law_of_combined(statistic: Combined, types: Columns, truly: Sequence[Any], 
     """
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked, step = statistic.with_claim(claim), float(statistic.answer_step(*types))
+        asked, step = statistic.with_loss(claim.loss.value), float(statistic.answer_step(*types))
         if not isinstance(asked, Combined):  # at another loss it has draws of its own
             in_steps = (np.rint(statistic.of_totals(one, *types) / step).astype(np.int64) for one in (truly, bounded))
             return law_of_numbers(asked, types, *in_steps)(claim)

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import NO_LOSS, Claim
-from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, given, kind_of_frame, owners
 from dp_polars._bins.candidates import distance_unit
@@ -129,7 +128,7 @@ def several(name: str, values: object) -> list[object]:
 
 def claims_of(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
     if losses is not None:
-        return [asked._at_cost(Loss(value, asked.loss.unit)) for value in losses]  # the rate follows
+        return [asked._with_loss(value) for value in losses]  # the rate follows
     if asked._is_open:
         msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
         raise ValueError(msg)

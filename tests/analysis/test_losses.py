@@ -432,13 +432,13 @@ class WithoutALaw(Total):
     """A mean that is not known as one."""
 
     def __init__(self, mean):
-        self.mean, self.claim = mean, mean.claim
+        self.mean, self.terms = mean, mean.terms
 
     def __str__(self):
         return "number without a law"
 
-    def with_claim(self, claim):
-        return type(self)(self.mean.with_claim(claim))
+    def with_terms(self, terms):
+        return type(self)(self.mean.with_terms(terms))
 
     def noise(self, *columns):
         return self.mean.noise(*columns)

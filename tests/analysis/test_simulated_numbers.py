@@ -13,7 +13,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._accounting.terms import Contributions, Loss, Terms
 from dp_polars._frames.protect import protect
 from dp_polars._statistics.averages import Average
 from dp_polars._statistics.measures import Count, Multiple, Total
@@ -324,15 +324,16 @@ class Tens(Count):
 
 
 def test_a_new_total_is_simulated_in_its_unit_or_not_at_all():
-    rows, one = [np.array([7])], claim(3, "discrete_laplace")
-    x, p = enumerated(one.rate, "discrete_laplace")
-    for query, unit in ((Count("rows", one), 1), (Tens("rows", one), 10)):
-        (law,) = law_of_total(query, (), rows, rows)(one).rows(named=True)
+    rows, terms = [np.array([7])], Terms.at(Loss(Fraction(1, 3), "epsilon"))
+    x, p = enumerated(terms.loss.value, "discrete_laplace")
+    for query, unit in ((Count("rows", terms), 1), (Tens("rows", terms), 10)):
+        (law,) = law_of_total(query, (), rows, rows)(query.claim).rows(named=True)
         assert law["expected_error"] == pytest.approx(unit * (p * abs(x)).sum(), rel=1e-9)
         assert law["true_answer"] == 7 * unit
     with pytest.raises(TypeError, match="answer_step"):
         type("Stepless", (Multiple,), dict.fromkeys(Multiple.__abstractmethods__ - {"answer_step"}))()
-    unknown = type("Unknown", (Total,), {name: getattr(Count, name) for name in Total.__abstractmethods__})()
+    known = {name: getattr(Count, name) for name in Total.__abstractmethods__}
+    unknown = type("Unknown", (Total,), {**known, "__post_init__": lambda _: None})()
     refused(TypeError, r"^simulate: the law of a Unknown is not known", law_of_total, unknown, (), [], [])
 
 
@@ -340,13 +341,13 @@ class AnotherMean(Average):
     """A mean that is not known as one."""
 
     def __init__(self, mean):
-        self.mean, self.claim = mean, mean.claim
+        self.mean, self.terms = mean, mean.terms
 
     def __str__(self):
         return str(self.mean)
 
-    def with_claim(self, claim):
-        return type(self)(self.mean.with_claim(claim))
+    def with_terms(self, terms):
+        return type(self)(self.mean.with_terms(terms))
 
     def noise(self, *columns):
         return self.mean.noise(*columns)
@@ -376,7 +377,7 @@ def test_an_average_may_have_one_draw_or_several(draws):
     """The error of a sum of draws, against the sum of their noise by convolution."""
     mean, totals = dpp.mean("x", 0, 30, epsilon=1).query, [np.array([7])] * draws
     (_, noise), several = mean.noise(pl.Int64()), AnotherMean(mean)
-    several.with_claim = lambda _: several
+    several.with_terms = lambda _: several
     several.noise, several.bits_of_parts = (lambda *_: (noise,) * draws), (lambda *_: (0,) * draws)
     several.of_totals = lambda totals, *_: np.asarray(sum(totals), float)
     (found,) = law_of_total(several, (), totals, totals)(mean.claim)["expected_error"]

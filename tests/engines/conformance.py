@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -28,6 +29,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Terms
 from dp_polars._bins.binning import Beyond, Clamping, OneCode
 from dp_polars._bins.candidates import grid_between
 from dp_polars._mechanisms.noise import noise_bound
@@ -77,9 +79,13 @@ class Reveal(HistogramQuery):
     """A query that answers with one of its histograms, and a mark that no two draws share. No private query at all."""
 
     asked: HistogramQuery
-    claim: Claim
+    terms: Terms
     log: str | None = None  # the file where draws are noted
     part: int = 0
+
+    @cached_property
+    def claim(self) -> Claim:
+        return self.asked.with_terms(self.terms).claim
 
     def __str__(self) -> str:
         return f"histogram of a {self.asked}"
@@ -146,7 +152,7 @@ def revealing(query, log=None, parts=()):
     log, parts = None if log is None else str(log), dict(parts)
     if type(query._request) is Request:  # of sums that are shared, the first output would be revealed for all
         query = alone(query)
-    return with_asks(query, (Reveal(ask.query, ask.query.claim, log, parts.get(ask.name, 0)) for ask in query._asks))
+    return with_asks(query, (Reveal(ask.query, ask.query.terms, log, parts.get(ask.name, 0)) for ask in query._asks))
 
 
 def clipped(rule, ends):
@@ -212,7 +218,7 @@ def revealing_keys(query, by=None):
     """The same query for keys, which shows all of them, or those that `by` selects."""
     (one,) = query._asks
     asked = one.query
-    revealed = RevealedKeys(asked.columns, asked.claim, asked.keys_per_person, True, by or ShowEverything())
+    revealed = RevealedKeys(asked.columns, asked.terms, asked.keys_per_person, True, by or ShowEverything())
     return with_asks(query, [revealed])
 
 

@@ -49,7 +49,7 @@ def test_a_count_can_be_right():
 def test_a_gaussian_by_name_has_its_loss_in_rho():
     expr = dpp.len(within=10, mechanism="discrete_gaussian")
     assert expr.query.claim.loss.unit == "rho"
-    assert expr.query == dpp.len(rho=expr.query.claim.loss.value).query
+    assert expr.query.claim == dpp.len(rho=expr.query.claim.loss.value).query.claim
 
 
 def test_it_is_kept_by_all_that_keeps_a_private_expression():

@@ -470,7 +470,7 @@ def test_another_class_of_query_is_another_query(budget):
     query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
     query.release()
     ask = query._asks[0]
-    other = Other(ask.query.candidates, ask.query.claim)
+    other = Other(ask.query.candidates, ask.query.terms)
     request = Request.of(query._request.pipeline, query._request.keys, [replace(ask, query=other)])
     dpp.PrivateQuery(request, ROWS.lazy(), budget).release()
     assert budget.spent == Fraction(1, 4)

@@ -57,7 +57,7 @@ def test_every_query_costs_exactly_what_is_asked_where_all_losses_are_in_that_un
         for one, two in zip(scaled._asks, query._asks, strict=True):
             again = replace(one.query.claim, loss=two.query.claim.loss)
             assert again == two.query.claim  # the mechanism, the bounds, the range and the delta are what they were
-            assert replace(one, query=one.query.with_claim(again)) == two
+            assert replace(one, query=one.query.with_loss(again.loss.value)) == two
         assert scaled.scaled_to(**{unit: query.loss.value})._asks == query._asks
         assert (scaled._protection, scaled._request.about) == (query._protection, query._request.about)
 

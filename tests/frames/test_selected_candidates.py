@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.terms import Loss
 from dp_polars._bins.candidates import REFERENCE_CANDIDATES, Unselected
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.ruled import at_worst
@@ -208,9 +207,9 @@ def test_however_many_are_selected_no_more_is_charged(limits, unit, relation, by
     )
     asks = []
     for ask in (replace(one, query=one.query.in_unit(unit)) for one in request.every):
-        claim = ask.query.claim
-        delta = Fraction(1, 10**6) if claim._needs_delta else claim.delta
-        asks.append(ask.with_claim(replace(claim, loss=Loss(Fraction(1, 3), unit), delta=delta, _loss_weight=None)))
+        terms = ask.query.terms
+        delta = Fraction(1, 10**6) if ask.query.claim._needs_delta else terms.delta
+        asks.append(ask.with_terms(replace(terms.with_loss(Fraction(1, 3)), delta=delta)))
     request = request.with_asks(asks)
     charged, costs = dict(request.charged), set()
     for number in range(1, 10):

@@ -277,5 +277,5 @@ def test_the_refusal_names_the_loss_that_it_would_take():
 
 def test_at_another_loss_it_is_explained_as_it_is_there():
     request = private().agg(dpp.mean("x", 0, 8, within=1, rows=5000))._request
-    less = private().agg(dpp.mean("x", 0, 8, epsilon=0.01))._asks[0].query.claim
-    assert request.with_asks([request.asks[0].with_claim(less)]).explain(None)["error_95"].item() > 1
+    less = private().agg(dpp.mean("x", 0, 8, epsilon=0.01))._asks[0].query.terms
+    assert request.with_asks([request.asks[0].with_terms(less)]).explain(None)["error_95"].item() > 1

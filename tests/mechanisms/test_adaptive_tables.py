@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._accounting.claims import claim_on
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._mechanisms.adaptive_tables import AdaptivePlan, _distance, weights_of
 from dp_polars._mechanisms.graphical_models import Measured
 from dp_polars._mechanisms.residuals import UNITS, Noise
+from dp_polars._statistics.measures import Count
 
 
 def claim_of(epsilon):
-    return claim_on(Terms.at(Loss(Fraction(epsilon), "epsilon")), "number")
+    return Count("rows", Terms.at(Loss(Fraction(epsilon), "epsilon"))).claim
 
 
 def test_a_table_matters_as_much_as_it_tells_of_those_that_are_wanted():

@@ -210,4 +210,4 @@ def test_noise_and_keys_by_an_unknown_word_are_not_drawn(monkeypatch):
     keys = KeysThatAreThere.of(("x",), Terms.at(claim.loss), Fraction(1, 100), 1, "add_or_remove_one", counts=False)
     monkeypatch.setitem(costs.PROOFS, TOY, replace(PROOF, kind="keys"))
     with pytest.raises(KeyError, match=TOY):
-        _ = keys.with_claim(replace(keys.claim, mechanism=TOY)).selection
+        _ = keys.with_terms(replace(keys.terms, mechanism=TOY)).selection

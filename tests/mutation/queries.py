@@ -103,7 +103,7 @@ MUTANTS = [
     # --- Choices
     _weights("Choice.range_of", "self.score.range(relation, groups) * self.weights.most", "self.score.range(relation, groups)",
         "a row may weigh more than one and is charged as one", "::test_claim_and_error_are_in_the_unit_of_the_weights"),
-    _intervals("QuantileWithInterval.with_claim", "max(query.public_rows) <= _MOST_ROWS", "True",
+    _intervals("QuantileWithInterval.__post_init__", "max(self.public_rows) <= _MOST_ROWS", "True",
         "the ranks of the ends don't fit into 64 bits",
         "::test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused"),
     _intervals("Histogram.with_rows_at", "Histogram.of_cells", "self.of_cells",
@@ -153,10 +153,9 @@ MUTANTS = [
         "::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
     # --- How wrong an answer may be
     _guaranteed("Claim._loss_units", "self._gap", "False", "a gap is charged in rho"),
-    _guaranteed("Claim._in_unit", "self.mechanism if self._is_asked else check_mechanism(self._kind, None, unit)",
-        "check_mechanism(self._kind, None, unit)", "a mechanism by name is another one under rho"),
+    _guaranteed("_statistics/statistic:Asked.mechanism", "self.terms.mechanism", "None", "a mechanism by name is another one under rho"),
     # --- One guarantee for all outputs
-    _guaranteed("Claim._at_cost", "not self._has_epsilon", "False", "Gaussian noise is taken for pure"),
+    _guaranteed("Claim._loss_at", "not self._has_epsilon", "False", "Gaussian noise is taken for pure"),
     _guaranteed("_release/release:release_all", "part.request.refuse_open('release')", "",
         "what has no loss is released"),
     _within_and_more("Request.of", "request.typed(engine)", "request.typed(None)", "the column's step is not looked at"),
@@ -194,6 +193,9 @@ MUTANTS = [
         "in a list a weight is charged as one row"),
     _weights("Weights.units", "Fraction(0)", "-self.most", "weights may be negative, and move two candidates apart",
         "::test_negative_weights_are_none"),
+    # --- Claims
+    of("statistics/test_tops.py")("Asked.claim", "_draws=self.draws", "_draws=1", "several draws are paid for as one",
+        "::test_the_draws_share_the_loss"),
     # --- R in one group, and gaps
     of("statistics/test_queries.py")("HistogramQuery.under", "contributions=contributions", "",
         "the bounds of a private frame do not change the rate",

@@ -15,8 +15,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._accounting.terms import Contributions
 from dp_polars._release.request import Request
+from dp_polars._statistics.categories import Mode
 from tests.helpers import reference
 from tests.helpers.needs import need
 from tests.opendp.tools import succeed
@@ -384,12 +385,18 @@ def test_a_thousand_invocations_leak_no_memory_to_speak_of():
     assert references_after == references
 
 
+class Spending(Mode):
+    """A choice of which the claim spends a delta."""
+
+    mechanism_kind = "keys"
+
+
 def spending(mechanism, unit, groups=2):
     """A query whose claim spends a delta, for the map only."""
     asked = dpp.protect("p", max_groups=groups).group_by({"g": ["a", "b", "c"]}).agg(m=mode(**{unit: 0.5}))
-    loss, delta = Loss(Fraction(1, 2), unit), Fraction(1, 10**6)
-    claim = dpp.Claim(loss, mechanism, Fraction(1), ONE, "add_or_remove_one", delta=delta)
-    asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked._asks)
+    (one,) = asked._asks
+    terms = replace(one.query.terms, mechanism=mechanism, delta=Fraction(1, 10**6))
+    asks = (replace(one, query=Spending(one.query.candidates, terms)),)
     return dpp.PrivateQuery(Request.of(asked._request.pipeline, asked._request.keys, asks), None, None)
 
 

@@ -234,7 +234,7 @@ def test_a_threshold_one_lower_spends_more_than_delta():
     """The control."""
     for most in (1, 2, 3):
         asked = statistic(most=most, rho=1, counts=True)
-        lower = KeysThatAreThere(asked.columns, asked.claim, most)
+        lower = KeysThatAreThere(asked.columns, asked.terms, most)
         lower.__dict__["selection"] = type(asked.selection)(asked.selection.variance, asked.selection.threshold - 1)
         assert (
             1 - (1 - noisy_law(1, lower)[1:].sum()) ** most > DELTA >= 1 - (1 - noisy_law(1, asked)[1:].sum()) ** most

@@ -236,7 +236,7 @@ def test_in_the_other_unit_no_schedule_costs_more():
         chosen = request.rounds[0]
         for axes in request.weights:
             for part in (Fraction(1), Fraction(1, 4)):
-                query = Count(chosen.counted, chosen.of_part(part))
+                query = Count(chosen.counted, chosen.terms.times(part))
                 of_axes = of_table(request.protection, request.sizes, axes[0], query).claim
                 assert of_axes.cost("epsilon") == chosen.claim.cost("epsilon") * part
                 assert of_axes.cost("rho") / part <= chosen.claim.cost("rho")

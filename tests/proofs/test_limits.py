@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from dp_polars._accounting import costs
-from dp_polars._accounting.claims import claim_for_scores, claim_on
+from dp_polars._accounting.claims import Claim, claim_for_scores
 from dp_polars._accounting.terms import ONE_RELEASE, Contributions, Loss, Terms
 from dp_polars._mechanisms.limit_rule import Rule
+from dp_polars._statistics.measures import Count
 from tests.helpers import reference
 
 FIRST, SECOND = Fraction(1, 5), Fraction(4, 5)
@@ -26,7 +27,7 @@ REACH = np.arange(-160, 190)
 def claim_of(limit, loss=SECOND, unit="epsilon"):
     """The claim of a count of rows in one group, with the limit in all."""
     word = "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
-    return replace(claim_on(Terms.at(Loss(loss, unit), limit, word), "number"), score_range=Fraction(1))
+    return Count("rows", Terms.at(Loss(loss, unit), limit, word)).claim
 
 
 def laws(rule, people, mechanism, second):
@@ -201,8 +202,7 @@ def test_two_limits_of_drawn_rows_lose_the_sum():
     def rate_of(total, most):
         total = min(total, 2 * most)
         contributions = Contributions(total, min(most, total))
-        claim = claim_on(replace(Terms.at(Loss(rho, "rho"), 1, "exponential"), contributions=contributions), "choice")
-        return replace(claim, score_range=Fraction(1)).rate
+        return Claim(Loss(rho, "rho"), "exponential", Fraction(1), contributions, "add_or_remove_one").rate
 
     choice = claim_for_scores(Loss(FIRST, "epsilon"), "exponential", Fraction(1, 2), False)
     bound = 2 * float(choice.cost("rho")) + float(rho)

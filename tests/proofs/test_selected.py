@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.terms import Loss
 from tests.helpers import reference
 from tests.privacy.test_keys import counts_of, pi, product_law
 from tests.registry import RELATIONS
@@ -37,10 +36,9 @@ def planned(relation, of="groups"):
     asks = []
     for ask in request.every:
         ask = replace(ask, query=ask.query.in_unit("epsilon"))
-        claim = ask.query.claim
-        loss = Loss(EPSILON * claim._loss_weight / parts, "epsilon")
-        delta = DELTA if claim._needs_delta else claim.delta
-        asks.append(ask.with_claim(replace(claim, loss=loss, delta=delta, _loss_weight=None)))
+        terms = ask.query.terms
+        delta = DELTA if ask.query.claim._needs_delta else terms.delta
+        asks.append(ask.with_terms(replace(terms.with_loss(EPSILON * terms.loss_weight / parts), delta=delta)))
     return request.with_asks(asks)
 
 

@@ -50,7 +50,7 @@ def ddl(dtype):
 def with_class(query, kind):
     """The same query, asked by objects of another class."""
     asks = tuple(
-        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
+        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "terms")}))
         for ask in query._asks
     )
     return dpp.PrivateQuery(replace(query._request, asks=asks), None, query.budget)

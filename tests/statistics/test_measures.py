@@ -161,7 +161,7 @@ def test_noise_that_does_not_fit_is_refused_however_a_claim_is_made():
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
         query.under(Contributions(2, 1), "add_or_remove_one")
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
-        query.with_claim(claim_of(Fraction(2**51), "discrete_laplace"))
+        query.with_loss(Fraction(1, 2**51))
     assert checked(query) is query
 
 

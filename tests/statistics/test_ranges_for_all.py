@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 import z3
 
-from dp_polars._accounting.claims import Claim, claim_for_scores, range_of
-from dp_polars._accounting.terms import Loss
+import dp_polars as dpp
+from dp_polars._accounting.claims import range_of
 from dp_polars._bins.candidates import Categories, ordered
 from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore
@@ -44,13 +44,7 @@ CELLS, X, Y = 5, 1, 3
 VALUES = Categories.of(pl.Series(list("abcde")))
 
 
-def claim(mechanism=None, draws=1):
-    loss = Loss.of(epsilon=1, rho=None)
-    return Claim(loss, mechanism or "permute_and_flip", Fraction(1), ONE, None, _draws=draws)
-
-
-ONE = claim_for_scores(Loss.of(epsilon=1, rho=None), None, 1, True).contributions
-NOISE = claim("discrete_laplace")
+TERMS = dpp.len(epsilon=1).query.terms
 
 
 @dataclass(frozen=True)
@@ -169,9 +163,9 @@ def modes():
         ("mode by weights up to 7, by rows", False, Weights(Fraction(7), Fraction(1)), lambda n: some_rows(n, 7)),
         ("mode by weights up to 7, by people", True, Weights(Fraction(7), Fraction(1)), lambda n: some_people(n, 7)),
     ):
-        yield from of_choice(name, Mode(VALUES, claim(), people, None, weights), score, coming)
+        yield from of_choice(name, Mode(VALUES, TERMS, people, None, weights), score, coming)
     # The candidate for too few comes last; its count is the same on both sides, whatever it is.
-    query = Mode(VALUES, claim(), True, 3)
+    query = Mode(VALUES, TERMS, True, 3)
 
     def of_others(name):
         rows, holds = some_people(name)
@@ -183,7 +177,7 @@ def modes():
 def quantiles():
     candidates = ordered(list(range(CELLS)))
     for alpha in ALPHAS:
-        query = Quantile(alpha, candidates, claim())
+        query = Quantile(alpha, candidates, TERMS)
         yield from of_choice(f"{alpha}-quantile", query, query.score, some_rows)
         # Several rows of one person: `rows` of them, whatever that number is.
         m, name = z3.Int("m"), f"{alpha}-quantile, each of m rows"
@@ -203,7 +197,7 @@ def quantiles():
 def lists():
     candidates = ordered(list(range(CELLS)))
     for alphas in LISTS:
-        query = QuantileList(alphas, candidates, claim(draws=len(alphas).bit_length()))
+        query = QuantileList(alphas, candidates, TERMS)
         name = "quantiles " + ", ".join(map(str, alphas))
         for node in query.root.nodes():
             score, unit = QuantileScore(node.alpha), node.score_range
@@ -239,10 +233,10 @@ def missed(counted, chosen):
 
 
 def tops():
-    in_rounds = TopK(3, VALUES, claim(draws=3))
+    in_rounds = TopK(3, VALUES, TERMS)
     yield from of_choice("top 3 in rounds, each of them, by people", in_rounds, CountScore(), some_people)
     for k, size in ((1, 3), (2, 4)):
-        query = TopK(k, VALUES, claim("exponential"), joint=True)
+        query = TopK(k, VALUES, TERMS, joint=True)
         first = tuple(range(k))
         for relation, groups in ((ADD, None), (REPLACE, 1)):
             rows, holds = integers("n", size), []
@@ -269,26 +263,26 @@ def tops():
 
 
 def numbers():
-    yield from of_weights("number of rows", Count("rows", NOISE), (0, 1))
-    yield from of_weights("number of people", Count("people", NOISE), (0, 1))
-    yield from of_weights("number of people who are cut", Count("cut", NOISE), (0, 1))
+    yield from of_weights("number of rows", Count("rows", TERMS), (0, 1))
+    yield from of_weights("number of people", Count("people", TERMS), (0, 1))
+    yield from of_weights("number of people who are cut", Count("cut", TERMS), (0, 1))
     rows, people = Fraction(3), Fraction(-2)
-    one_sided = Sum(Fraction(0), Fraction(50), Fraction(1), False, NOISE)
+    one_sided = Sum(Fraction(0), Fraction(50), Fraction(1), False, TERMS)
     yield from of_weights("sum from 0 to 50", one_sided, ends_of(one_sided))
-    negative = Sum(Fraction(-50), Fraction(-10), Fraction(5), False, NOISE)
+    negative = Sum(Fraction(-50), Fraction(-10), Fraction(5), False, TERMS)
     yield from of_weights("sum from −50 to −10 in steps of 5", negative, ends_of(negative), 5)
-    two_sided = Sum(Fraction(-20), Fraction(50), Fraction(1), False, NOISE)
+    two_sided = Sum(Fraction(-20), Fraction(50), Fraction(1), False, TERMS)
     yield from of_weights("sum from −20 to 50", two_sided, ends_of(two_sided), exchanged=70)
-    by_person = SumOfPeople(rows, Fraction(9), Fraction(1), False, NOISE, people, Fraction(40))
+    by_person = SumOfPeople(rows, Fraction(9), Fraction(1), False, TERMS, people, Fraction(40))
     of_person = by_person.units(pl.Int64()).of_person
     yield from of_weights("sum of people's totals from −2 to 40", by_person, of_person, exchanged=42)
-    mean = Mean(Fraction(-20), Fraction(50), Fraction(1), NOISE)
+    mean = Mean(Fraction(-20), Fraction(50), Fraction(1), TERMS)
     yield from of_weights("mean from −20 to 50: the distances", mean, ends_of(mean), 1 / mean.changes(pl.Int64())[0])
-    share = Share.of(NOISE)
+    share = Share.of(TERMS)
     flag = pl.Boolean()
     yield from of_weights("share: the distances", share, ends_of(share, flag), 1 / share.changes(flag)[0])
     for top in (9, 200, 10**6):
-        variance = Variance(Fraction(0), Fraction(top), Fraction(1), NOISE)
+        variance = Variance(Fraction(0), Fraction(top), Fraction(1), TERMS)
         row_weight = variance.squares(pl.Int64())
         yield from of_weights(
             f"variance from 0 to {top:,}: the squares",
@@ -297,7 +291,7 @@ def numbers():
             1 / variance.changes(pl.Int64())[1],
         )
     # Each row is in one count: of all of them together.
-    query, (come, holds), (go, goes) = ValueCounts(VALUES, NOISE), some_rows("a"), some_rows("b")
+    query, (come, holds), (go, goes) = ValueCounts(VALUES, TERMS), some_rows("a"), some_rows("b")
     yield Case("counts of all candidates together", "add or remove", query.range_of(ADD), z3.Sum(come), holds)
     exchanged = z3.Sum([size_of(c - g) for c, g in zip(come, go, strict=True)])
     yield Case("counts of all candidates together", "replace", query.range_of(REPLACE), exchanged, holds + goes)
@@ -385,7 +379,7 @@ def own_gaps(scores, weights, t):
 
 def first_above():
     """The loss of the shifts in the proof: z comes later by j, and the noise of the answer by what that takes."""
-    name, query = "first above a threshold: the loss over λ", FirstAbove(Fraction(5), VALUES, claim("first_above"))
+    name, query = "first above a threshold: the loss over λ", FirstAbove(Fraction(5), VALUES, TERMS)
     i, j, go, come, q, q_after, passed, passed_after = z3.Ints("i j go come q q_after passed passed_after")
     z, threshold, gap, noise = z3.Reals("z threshold gap noise")
     holds = [i >= 0, j >= 0, z >= 0, gap >= 0, noise == threshold + z + gap - q, noise >= 0]
@@ -493,7 +487,7 @@ def test_five_cells_are_as_good_as_any_number_of_candidates(score):
 def test_the_error_of_a_list_is_that_of_the_code():
     rng = np.random.default_rng(3)
     for k in (1, 2):
-        query = TopK(k, VALUES, claim("exponential"), joint=True)
+        query = TopK(k, VALUES, TERMS, joint=True)
         for _ in range(100):
             counted = rng.integers(0, 5, 5)
             chosen = rng.choice(5, k, replace=False)

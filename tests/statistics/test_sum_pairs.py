@@ -352,7 +352,7 @@ def test_a_mean_has_half_of_the_squared_error_of_a_sum_and_a_count():
 def test_another_loss_keeps_the_pair_of_a_mean():
     mean = private().agg(mean=X.dp.mean(0, 8, epsilon=1))._asks[0].query
     assert isinstance(mean, Bernstein)
-    twice = mean.with_claim(mean.claim._at_cost(dpp.mean("x", 0, 8, epsilon=2).query.claim.loss))
+    twice = mean.with_loss(Fraction(2))
     assert isinstance(twice, Bernstein)
     assert twice.noise()[0].rate == 2 * mean.noise()[0].rate
     assert twice.shared[0].claim.loss.value == 2

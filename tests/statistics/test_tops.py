@@ -64,10 +64,23 @@ def test_it_is_a_frozen_value(asked):
         asked.k = 2
 
 
-@pytest.mark.parametrize("mechanism", [None, "joint"])
-def test_a_claim_of_other_draws_is_refused(mechanism):
-    with pytest.raises(ValueError, match="claim must be of the draws that are made, got 1 of permute_and_flip"):
-        top(epsilon=1, mechanism=mechanism).with_claim(X.dp.mode([1], epsilon=1).query.claim)
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_claim_is_of_the_draws_that_are_made(joint):
+    claim = dataclasses.replace(top(epsilon=1), joint=joint, k=3).claim
+    assert (claim._draws, claim.mechanism) == ((1, "exponential") if joint else (3, "permute_and_flip"))
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize(("unit", "other"), [("epsilon", "rho"), ("rho", "epsilon")])
+def test_in_another_unit_the_claim_is_as_if_it_was_requested_there(unit, other, relation):
+    """One joint draw in epsilon, and rounds in rho: a row moves the scores of a list by twice as much."""
+    there = under(relation, top(5, **{unit: 1})).in_unit(other)
+    assert there == under(relation, top(5, **{other: 1}))
+    assert there.claim.score_range == there.range_of(relation)
+    private = dpp.protect(None, neighboring_relation=relation)
+    scaled, asked = (private.agg(X.dp.top_k(5, range(9), **{of: 1})) for of in (unit, other))
+    guarantee = {"epsilon": 1, "delta": 1e-6}
+    assert scaled.scaled_to(**guarantee)._asks[0].query == asked.scaled_to(**guarantee)._asks[0].query
 
 
 @pytest.mark.parametrize(
