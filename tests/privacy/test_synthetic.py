@@ -132,6 +132,17 @@ def test_no_transcript_of_a_tiny_domain_loses_more_than_its_claims(bounds, relat
     assert largest > 0.6
 
 
+@pytest.mark.parametrize("bounds", PEOPLE, ids=str)
+def test_choices_pay_for_all_rows_of_a_person(bounds, relation):
+    """Each row moves a difference of scores by the range: scripts at random seldom come near all of them."""
+    query = dpp.protect("p", **bounds, neighboring_relation=relation).synthetic(DIMENSIONS, epsilon=2)
+    total = 1 if 1 in bounds.values() and "max_rows_per_group" not in bounds else 2
+    for part in (Fraction(1), Fraction(1, 9)):
+        claim = query._request.rounds[1].of_part(part)
+        lost = claim.rate * claim.score_range * total
+        assert claim.loss.value * (1 - Fraction(1, 2**60)) <= lost <= claim.loss.value
+
+
 @pytest.mark.parametrize("relation_factor", [("add_or_remove_one", 2), ("replace_one", 4)], ids=str)
 @pytest.mark.parametrize("weights", [None, [1, Fraction(5, 2), 3]], ids=str)
 def test_a_person_moves_differences_of_scores_by_the_range_at_most(relation_factor, weights):
