@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -83,7 +82,7 @@ class Reveal(HistogramQuery):
     log: str | None = None  # the file where draws are noted
     part: int = 0
 
-    @cached_property
+    @property  # a cached one has a lock, and Spark sends this class by value
     def claim(self) -> Claim:
         return self.asked.with_terms(self.terms).claim
 
