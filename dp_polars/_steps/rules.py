@@ -193,6 +193,10 @@ class Rule:
 PEOPLE = "so one person could change another's result"
 COMBINES = f"combines several rows, {PEOPLE}"
 _CONSTANT = "use a public constant, for example last year's mean; take it of one person's rows before `protect`."
+_IN_ORDER = (
+    "take one person's rows before `protect`: "
+    "with_columns(pl.col('x').{}().over(unit, order_by='day')).dp.protect(unit, …)."
+)
 BOUNDS = "leave it out: `protect` limits how many rows of a person count, and a mode counts each person once."
 LAST_BIT = f"rounds a row's last bit differently where the row is alone in its chunk, {PEOPLE}"
 _CATEGORY = f"may take a category's number, which other rows decide, {PEOPLE}"
@@ -214,12 +218,12 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         nodes.PLACING | nodes.SORTING,
         f"depends on the place of a row among the others, {PEOPLE}",
-        "leave it out: use what depends on the row and on constants alone.",
+        f"use what depends on the row and on constants alone; or {_IN_ORDER.format('diff')}",
     ),
     Rule(
         nodes.FILLING,
         f"fills a row from the others, {PEOPLE}",
-        "fill with a constant: fill_null(0).",
+        f"fill with a constant: fill_null(0); or {_IN_ORDER.format('forward_fill')}",
     ),
     Rule(nodes.COMPARING, f"compares a row with the others, {PEOPLE}", BOUNDS),
     Rule(
