@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ import polars as pl
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import EpsilonAt
-from dp_polars._accounting.guarantees import FREE, Cost, Guarantee, Sums, sum_of
+from dp_polars._accounting.guarantees import FREE, Cost, Guarantee, State, Sums, sum_of
 from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredDraw, StoredQuery, lock, name_of, uninterrupted
 from dp_polars._accounting.terms import (
     Loss,
@@ -246,6 +246,7 @@ class Budget:
         self._account: Sums | Guarantee = Sums(self.unit, self.total, self.delta)
         if self.delta is not None and self.unit == "epsilon":
             self._account = Guarantee.of(self.total, self.delta, for_keys)
+        self._at_first = self._account  # before a release fixes the part for keys
         self._seen = FREE  # spending when the ledger was last read
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
@@ -268,7 +269,7 @@ class Budget:
         Its attributes `epsilon` and `rho` are the largest losses that still fit. A guarantee of (epsilon, delta) has
         both, and a release without an epsilon leaves less of both.
         """
-        return self._account.remaining(self._left())
+        return self._state.remaining
 
     @property
     def spent_delta(self) -> Fraction:
@@ -278,7 +279,7 @@ class Budget:
     @property
     def remaining_delta(self) -> Fraction:
         """The rest of `keys_delta`: an exact `Fraction`, 0 if the budget has no delta."""
-        return self._left().delta
+        return self._state.left.delta
 
     @property
     def _keys_delta(self) -> Fraction | None:
@@ -295,31 +296,37 @@ class Budget:
         """The arguments of a budget with this total."""
         return str(self._account)
 
-    def _has_room(self, claims: Iterable[Claim]) -> bool:
-        """Return whether a release with these claims would fit now. Nothing is charged."""
-        claims, left = list(claims), self._left()
-        if not all(map(self._takes, claims)):
-            return False
-        account = self._account.fixed_by(claims) if self._is_fresh else self._account
-        return account != self._account or account.fits(sum_of(map(account.cost, claims)), left)
-
     @property
-    def _is_fresh(self) -> bool:
-        """Whether nothing was ever charged."""
-        return self._in_ledger(lambda _, head: head.charges == 0)
+    def _state(self) -> State:
+        """The guarantee, and what is spent of it now."""
+        return self._in_ledger(lambda _, head: State(self._account, _spent(head), head.charges == 0))
+
+    def _cached(self, datasets: Collection[str]) -> list[tuple[State, list[StoredQuery]]]:
+        """Return the queries about data sets whose answers are cached, with the state in which they were paid.
+
+        The newest are first. Other processes that charged at the same time may hide a state.
+        """
+
+        def read(connection: sqlite3.Connection, head: ledger.Head) -> list[tuple[State, list[StoredQuery]]]:
+            answers = [answer for answer in ledger.read(connection) if answer.query.dataset in datasets]
+            states, last = dict[int, State](), State(self._at_first, FREE, is_fresh=True)
+            for one in ledger.read_charges(connection, head) if answers else ():
+                states.setdefault(one.microseconds, last)
+                last = State(self._account, _spent_until(one), is_fresh=False)
+            of = dict[int, list[StoredQuery]]()
+            for answer in reversed(answers):
+                if before := [moment for moment in states if moment <= answer.microseconds]:
+                    of.setdefault(max(before), []).append(answer.query)
+            return [(states[moment], queries) for moment, queries in of.items()]
+
+        return self._in_ledger(read)
 
     def _as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
         """Return the loss that the ledger would store for a claim. None: it accepts no such claim."""
-        if not self._takes(claim):
+        if not self._state.takes(claim):
             return None
         unit, loss, _ = self._account.written(claim)
         return unit, loss
-
-    def _takes(self, claim: Claim) -> bool:
-        return claim._has_epsilon or self.unit == "rho" or self._guarantee is not None
-
-    def _left(self) -> Cost:
-        return self._account.left(self._in_ledger(lambda _, head: _spent(head)))
 
     def epsilon_at(self, delta: Number) -> EpsilonAt:
         """Convert the budget to (epsilon, delta)-DP, by the tightest proof for its sums.
@@ -565,8 +572,7 @@ class Budget:
             raise ValueError(msg)
 
     def __repr__(self) -> str:
-        left = self._left()
-        remaining = self._account.remaining(left)
+        left, remaining = self._state.left, self.remaining
         used, rest = [f"spent={exact(self.total - remaining)}"], [f"remaining={exact(remaining)}"]
         others = [] if self._guarantee is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
         if self._keys_delta is not None:
@@ -694,6 +700,11 @@ def _account_of(head: ledger.Head) -> Sums | Guarantee:
 def _spent(head: ledger.Head) -> Cost:
     loss = None if head.spent is None else Fraction(head.spent)
     return Cost(loss, Fraction(head.spent_divergence), Fraction(head.spent_delta))
+
+
+def _spent_until(charge: ledger.Charge) -> Cost:
+    loss = None if charge.running_total is None else Fraction(charge.running_total)
+    return Cost(loss, Fraction(charge.running_divergence), Fraction(charge.running_delta))
 
 
 def _whose(connection: sqlite3.Connection, head: ledger.Head) -> str:

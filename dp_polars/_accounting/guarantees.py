@@ -232,6 +232,39 @@ def sum_of(costs: Iterable[Cost]) -> Cost:
     return reduce(Cost.plus, costs, FREE)
 
 
+class State(NamedTuple):
+    """What a budget guarantees, and what is spent of it, at a moment."""
+
+    account: Guarantee | Sums
+    spent: Cost
+    is_fresh: bool  # whether nothing was ever charged
+
+    @property
+    def left(self) -> Cost:
+        return self.account.left(self.spent)
+
+    @property
+    def remaining(self) -> Remaining:
+        return self.account.remaining(self.left)
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """The guarantee of (epsilon, delta), with the largest rho that fits into all of it. None: another budget."""
+        return self.account if isinstance(self.account, Guarantee) else None
+
+    def takes(self, claim: Claim) -> bool:
+        """Return whether the budget accepts such a claim, if enough is left."""
+        return claim._has_epsilon or isinstance(self.account, Guarantee) or self.account.unit == "rho"
+
+    def has_room(self, claims: Iterable[Claim]) -> bool:
+        """Return whether a release with these claims would fit."""
+        claims = list(claims)
+        if not all(map(self.takes, claims)):
+            return False
+        account = self.account.fixed_by(claims) if self.is_fresh else self.account
+        return account != self.account or account.fits(sum_of(map(account.cost, claims)), self.left)
+
+
 def _is_within(loss: Fraction | None, left: Fraction | None) -> bool:
     return loss is not None and left is not None and loss <= left
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, Unpack
@@ -15,7 +16,7 @@ import polars as pl
 from dp_polars._accounting import gaussians
 from dp_polars._accounting.budget import Budget, total_delta
 from dp_polars._accounting.claims import Claim, cost, factor_to, in_words
-from dp_polars._accounting.guarantees import Guarantee, UnitTaken
+from dp_polars._accounting.guarantees import Guarantee, State, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, in_decimals, warn_if_large
 from dp_polars._base.calls import Suggesting, all_called
 from dp_polars._base.files import expanded, replacing
@@ -24,7 +25,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_integers
 from dp_polars._frames.requests import PeopleRequest
 from dp_polars._frames.statements import facts_of_request, statement_of
-from dp_polars._release.cached import columns_needed
+from dp_polars._release.cached import columns_needed, said_of
 from dp_polars._release.contract import Intervals, KeyWork, Presentation, Released, Work
 from dp_polars._release.found import FoundLimits
 from dp_polars._release.protection import Protection
@@ -56,50 +57,55 @@ _ROWS = 1000  # errors of means are compared for groups of this many rows, where
 
 
 def at_guarantee(
-    outputs: Sequence[Typed], requests: Requests, epsilon: Fraction, delta: Fraction, budget: Budget | None
+    outputs: Sequence[Typed], requests: Requests, epsilon: Fraction, delta: Fraction, state: State | None
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
     The guarantee is as the budget has it: which rho it is, and how much of delta is for keys. Where it is all of a
     budget of which nothing is spent, or there is none, keys that are not selected are left nothing.
     """
-    of_all = None if budget is None else budget._guarantee
+    of_all = None if state is None else state.guarantee
     guarantee = Guarantee.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
     has_keys = any(ask.query.claim.delta or ask.query.claim._needs_delta for ask, _ in outputs)
-    takes_all = not has_keys and (budget is None or (guarantee is of_all and budget._is_fresh))
+    takes_all = not has_keys and (state is None or (guarantee is of_all and state.is_fresh))
     if takes_all:
         guarantee = guarantee.without_keys
-    for_keys = guarantee.keys_delta
-    if of_all is not None and budget is not None and any(ask.query.claim._needs_delta for ask, _ in outputs):
-        for_keys = min(for_keys, budget.remaining_delta)
-    outputs = _with_deltas(outputs, for_keys / _parts_paid(requests), show(delta))
+    for_keys, whole = guarantee.keys_delta, show(delta)
+    if of_all is not None and state is not None and any(ask.query.claim._needs_delta for ask, _ in outputs):
+        for_keys = min(for_keys, state.left.delta)
+        whole += " and a budget that has less" * (for_keys < guarantee.keys_delta)
+    outputs = _with_deltas(outputs, for_keys / _parts_paid(requests), whole)
     goal = _Goal({"epsilon": epsilon, "rho": guarantee.rho}, _guaranteed(epsilon, delta), "in all")
     guaranteed = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
-    return _kept(outputs, requests, goal, budget, guaranteed, guarantee if takes_all else None)
+    return _kept(outputs, requests, goal, state, guaranteed, guarantee if takes_all else None)
 
 
 def _at_rest(
-    outputs: Sequence[Typed], requests: Requests, budget: Budget | None
+    outputs: Sequence[Typed], requests: Requests, state: State | None
 ) -> tuple[list[Ask[Any]], UnitTaken | None]:
     """Return outputs that cost what a budget has left, in the unit with the smaller errors if it takes both."""
-    if budget is None:
+    if state is None:
         msg = (
             "scaled_to must be given a loss or a guarantee, got none: there is no budget of which it could take the "
             "rest.\n\nHint: scaled_to(epsilon=1, delta=1e-6), or give protect a budget."
         )
         raise TypeError(msg)
-    left, of_all = budget.remaining, budget._guarantee
+    account, left = state.account, state.remaining
     if not left > 0 and not (left.rho or 0) > 0:
-        msg = f"scaled_to must be given a budget that has something left, got {budget!r}."
+        msg = (
+            f"scaled_to must be given a budget that has something left, got Budget({account}), all of which is spent."
+            "\n\nHint: protect(…, dataset=…) returns the answers of a query that was released before. A new budget is "
+            "new loss to the same people."
+        )
         raise ValueError(msg)
-    if of_all is not None and budget._is_fresh:
-        return at_guarantee(outputs, requests, of_all.epsilon, of_all.delta, budget)
-    outputs = _with_deltas(outputs, budget.remaining_delta / _parts_paid(requests), "a budget")
-    if of_all is None:
-        return _at_sum(outputs, requests, Loss(Fraction(left), budget.unit)), None
+    if isinstance(account, Guarantee) and state.is_fresh:
+        return at_guarantee(outputs, requests, account.epsilon, account.delta, state)
+    outputs = _with_deltas(outputs, state.left.delta / _parts_paid(requests), "a budget")
+    if not isinstance(account, Guarantee):
+        return _at_sum(outputs, requests, Loss(Fraction(left), account.unit)), None
     losses: dict[Unit, Fraction] = {"epsilon": left.epsilon or Fraction(0), "rho": left.rho or Fraction(0)}
     goal = _Goal(losses, " or ".join(f"{unit}={in_decimals(loss, up=False)}" for unit, loss in losses.items()), "left")
-    return _kept(outputs, requests, goal, budget, None, None)
+    return _kept(outputs, requests, goal, state, None, None)
 
 
 def _parts_paid(requests: Requests) -> int:
@@ -118,7 +124,8 @@ def _with_deltas(outputs: Sequence[Typed], for_keys: Fraction, whole: str) -> li
     if gone > for_keys or (parts and gone == for_keys):
         msg = (
             f"delta must leave room for the keys, which spend {show(Fraction(gone), up=True)}, got {whole}, of which "
-            f"{show(for_keys)} is for keys.\n\nHint: a larger delta, or keys with a smaller one."
+            f"{show(for_keys)} is for keys.\n\nHint: a larger delta, or keys with a smaller one. After the budget is "
+            "spent, protect(…, dataset=…) still returns the answers of a query that was released before."
         )
         raise ValueError(msg)
 
@@ -144,7 +151,7 @@ def _kept(
     outputs: Sequence[Typed],
     requests: Requests,
     goal: _Goal,
-    budget: Budget | None,
+    state: State | None,
     guaranteed: str | None,
     whole: Guarantee | None,
 ) -> tuple[list[Ask[Any]], UnitTaken]:
@@ -175,7 +182,7 @@ def _kept(
     errors: dict[Unit, tuple[float | None, ...]] = dict.fromkeys(_OTHER, (None,) * len(outputs))
     for unit, asks in found.items():
         errors[unit] = tuple(_error(ask, types) for ask, (_, types) in zip(asks, outputs, strict=True))
-    unit, why = _chosen(outputs, requests, found, errors, refused, budget)
+    unit, why = _chosen(outputs, requests, found, errors, refused, state)
     words = f"For {goal.text} {goal.of}, the unit is {unit}{why}."
     there = [None if _finds(ask) else error for ask, error in zip(found[unit], errors[_OTHER[unit]], strict=True)]
     return found[unit], UnitTaken(guaranteed, words, _OTHER[unit], tuple(there))
@@ -292,7 +299,7 @@ def _chosen(
     found: Mapping[Unit, Sequence[Ask[Any]]],
     errors: Mapping[Unit, Sequence[float | None]],
     refused: Mapping[Unit, str],
-    budget: Budget | None,
+    state: State | None,
 ) -> tuple[Unit, str]:
     for other, reason in refused.items():
         return _OTHER[other], f", not {other}: {reason}"
@@ -304,7 +311,7 @@ def _chosen(
         unit, why = "epsilon", f", in which alone {', '.join(map(repr, only))} can be requested"
 
     def has_room(unit: Unit) -> bool:
-        return budget is None or budget._has_room(_claims_of(requests, found[unit]))
+        return state is None or state.has_room(_claims_of(requests, found[unit]))
 
     if not has_room(unit) and has_room(_OTHER[unit]):
         unit, why = _OTHER[unit], ", in which alone the budget has room"
@@ -492,7 +499,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
         Outputs with a loss, or with `within`, keep it. Those without one share the rest, equally or by their
         `loss_weight`. If every output has a loss, all of them are scaled by one factor. An output with `within` then
         has another error: see `explain`. No row is read, and nothing is charged. Rows, budget, limits, the delta of
-        keys, and mechanisms that you named, stay. Selected keys without a delta share the part for keys.
+        keys, and mechanisms that you named, stay. Selected keys without a delta share the part for keys. A query whose
+        answers are cached (`dataset` of `dp_polars.protect`) gets the losses that it had.
 
         Parameters
         ----------
@@ -808,26 +816,44 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
-    """Return queries that cost one loss, or keep one guarantee, together; without numbers all that is left."""
-    found = _scaled(queries, epsilon, rho, delta)
+    """Return queries that cost one loss, or keep one guarantee, together; without numbers all that is left.
+
+    If that depends on the budget, queries of named data sets are those whose answers are cached, if there are any.
+    """
+    budget, datasets = queries[0].budget, {query._planned.pipeline.dataset for query in queries}
+    if budget is None:
+        return _scaled_at(queries, epsilon, rho, delta, None)
+    for before, stored in budget._cached({name for name in datasets if name is not None}):
+        with suppress(ValueError):  # in another state, other queries were possible
+            found = _scaled_at(queries, epsilon, rho, delta, before)
+            known = {(one.dataset, one.words, one.loss) for one in stored}
+            if all((one._planned.pipeline.dataset, *said_of(one._request)) in known for one in found):
+                return found
+    return _scaled_at(queries, epsilon, rho, delta, budget._state)
+
+
+def _scaled_at(
+    queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None, state: State | None
+) -> list[QueryT]:
+    found = _scaled(queries, epsilon, rho, delta, state)
     for _ in range(_ROUNDS):  # what a choice should have follows from the losses, and they from that
         weighed = [_with_own_parts(one, of) for one, of in zip(queries, found, strict=True)]
         if all(one is query for one, query in zip(weighed, queries, strict=True)):
             break
         queries = weighed
-        found = _scaled(queries, epsilon, rho, delta)
+        found = _scaled(queries, epsilon, rho, delta, state)
     return followed(found)
 
 
 def _scaled(
-    queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None
+    queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None, state: State | None
 ) -> list[QueryT]:
     outputs = [output for query in queries for output in query._planned.typed(query._public_engine)]
     requests = [query._planned for query in queries]
     if epsilon is None and rho is None and delta is None:
-        asks, taken = _at_rest(outputs, requests, queries[0].budget)
+        asks, taken = _at_rest(outputs, requests, state)
     else:
-        asks, taken = _at_numbers(outputs, requests, Loss.of(epsilon=epsilon, rho=rho), delta, queries[0].budget)
+        asks, taken = _at_numbers(outputs, requests, Loss.of(epsilon=epsilon, rho=rho), delta, state)
     found, first = [], 0
     for query in queries:
         number = len(query._planned.every)
@@ -857,7 +883,7 @@ def followed(queries: Sequence[QueryT]) -> list[QueryT]:
 
 
 def _at_numbers(
-    outputs: Sequence[Typed], requests: Requests, loss: Loss, delta: Number | None, budget: Budget | None
+    outputs: Sequence[Typed], requests: Requests, loss: Loss, delta: Number | None, state: State | None
 ) -> tuple[list[Ask[Any]], UnitTaken | None]:
     if delta is not None and loss.unit == "rho":
         msg = (
@@ -868,7 +894,7 @@ def _at_numbers(
     total = None if delta is None else total_delta(delta)
     warn_if_large(loss, total)
     if total is not None:
-        return at_guarantee(outputs, requests, loss.value, total, budget)
+        return at_guarantee(outputs, requests, loss.value, total, state)
     if any(ask.query.claim._needs_delta for ask, _ in outputs):
         msg = (
             f"scaled_to must be given epsilon and delta, got {loss} alone: keys that are selected need a delta.\n\n"

@@ -434,7 +434,7 @@ def draft(plan: Plan) -> Draft:
     if asked is None:
         return Draft(None, messages)
     claims = asked._claims()
-    if asked.budget is not None and not asked.budget._has_room(claims):
+    if asked.budget is not None and not asked.budget._state.has_room(claims):
         messages["cost"] = (
             f"These errors cost {in_words(claims)}, which is more than the guarantee.\n\n"
             "Hint: a larger guarantee, larger errors, or smaller limits."

@@ -44,9 +44,13 @@ def stored_query_of(
         "work": written(work, but="rows"),
         "found first": written([ask.query for ask in request.found_first]),
     }
-    words = ", ".join(map(str, request.asks))
+    return StoredQuery(dataset, *said_of(request), engine.mark(), json.dumps(parts))
+
+
+def said_of(request: AnyRequest[Asked]) -> tuple[str, str]:
+    """Return a query in words, and its loss."""
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
-    return StoredQuery(dataset, words, loss, engine.mark(), json.dumps(parts))
+    return ", ".join(map(str, request.asks)), loss
 
 
 def facts_of_rows(

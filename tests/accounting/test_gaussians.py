@@ -115,19 +115,19 @@ def whole(epsilon, delta):
 def test_only_a_budget_of_which_nothing_is_spent_is_taken_whole(first, path):
     budget, one = Budget(epsilon=1, delta=MICRO, path=path), whole(Fraction(1), MICRO)
     if first is None:
-        assert budget._has_room([one])
+        assert budget._state.has_room([one])
         pay(budget, one)
         assert budget._guarantee.is_closed
     else:
         pay(budget, first)
-        assert not budget._has_room([one])
+        assert not budget._state.has_room([one])
         with pytest.raises(BudgetExceededError, match=r"requested rho=0\.027"):
             pay(budget, one)
         return
     for again in (budget, budget if path is None else Budget(epsilon=1, delta=MICRO, path=path)):
         assert (again.remaining, again.remaining.rho, again.remaining_delta) == (0, 0, 0)
         for more in (pure(Fraction(1, 10**9)), gaussian(Fraction(1, 10**9)), keys(Fraction(1, 10**9), MICRO / 10**9)):
-            assert not again._has_room([more])
+            assert not again._state.has_room([more])
             with pytest.raises(BudgetExceededError):
                 pay(again, more)
     spent, total = budget.epsilon_at(MICRO)
@@ -141,7 +141,7 @@ def test_what_is_mixed_stays_with_the_filter():
     one = whole(epsilon, MICRO)
     assert one.loss.value > Fraction(11, 10) * alone
     for other in (pure(Fraction(1, 10**6)), keys(Fraction(1, 10**6), MICRO / 10, "rho")):
-        assert not Budget(epsilon=1, delta=MICRO)._has_room([one, other])
+        assert not Budget(epsilon=1, delta=MICRO)._state.has_room([one, other])
 
 
 def test_two_at_once_can_not_both_take_all(tmp_path):
@@ -178,9 +178,9 @@ def test_the_first_charge_fixes_the_part_for_keys(path):
     small = Budget(epsilon=1, delta=MICRO)
     pay(small, *choice(half / 2))
     assert small.remaining_delta == MICRO / 2
-    assert not small._has_room(choice(between - half / 2))
+    assert not small._state.has_room(choice(between - half / 2))
     # What does not, leaves them nothing, and goes on by the order of that.
-    assert budget._has_room(choice(between))
+    assert budget._state.has_room(choice(between))
     pay(budget, *choice(between))
     assert (budget.remaining_delta, budget.spent_delta) == (0, 0)
     assert budget.remaining.rho == pytest.approx(alone - between, rel=1e-6)
@@ -196,10 +196,12 @@ def test_the_first_charge_fixes_the_part_for_keys(path):
     # What was said stays.
     for part in (MICRO / 2, MICRO / 10):
         said = Budget(epsilon=1, delta=MICRO, keys_delta=part)
-        assert not said._has_room(choice(alone))
-        assert not said._has_room([whole(Fraction(1), MICRO)])
-        assert said._has_room([whole(Fraction(1), MICRO - part)])
-    assert not Budget(epsilon=1, delta=MICRO)._has_room([*choice(between), keys(Fraction(1, 10**6), MICRO / 4, "rho")])
+        assert not said._state.has_room(choice(alone))
+        assert not said._state.has_room([whole(Fraction(1), MICRO)])
+        assert said._state.has_room([whole(Fraction(1), MICRO - part)])
+    assert not Budget(epsilon=1, delta=MICRO)._state.has_room(
+        [*choice(between), keys(Fraction(1, 10**6), MICRO / 4, "rho")]
+    )
 
 
 def test_before_the_first_charge_the_total_holds_whatever_takes_all():

@@ -23,7 +23,7 @@ def test_one_pure_release_and_two_by_rho_fit_in_any_order(budget, turn):
     assert part == Guarantee.of(Fraction(1), MICRO).rho
     claims = [pure(1), gaussian(part), gaussian(part)]
     for one in claims[turn:] + claims[:turn]:
-        assert budget._has_room([one])
+        assert budget._state.has_room([one])
         pay(budget, one)
     order = budget._guarantee.order
     assert budget.remaining.rho * order == budget._guarantee.divergence - 1 - 2 * part * order
@@ -31,13 +31,13 @@ def test_one_pure_release_and_two_by_rho_fit_in_any_order(budget, turn):
     assert budget.log()["unit"].sort().to_list() == ["epsilon", "rho", "rho"]
     pay(budget, gaussian(budget.remaining.rho))  # to the last bit
     assert (budget.remaining, budget.remaining.rho, budget.spent) == (0, 0, 3)
-    assert not budget._has_room([gaussian(Fraction(1, 10**30))])
+    assert not budget._state.has_room([gaussian(Fraction(1, 10**30))])
 
 
 def test_what_has_no_epsilon_closes_the_sum_of_epsilons_for_good(budget):
     pay(budget, gaussian(Fraction(1, 1000)))
     assert budget.remaining.epsilon == budget._guarantee.divergence - budget._guarantee.order / 1000 < 2
-    assert not budget._has_room([pure(2)])
+    assert not budget._state.has_room([pure(2)])
     with pytest.raises(BudgetExceededError) as refused:
         pay(budget, pure(2))
     assert refused.value.short_by == 2 - budget.remaining.epsilon
@@ -58,7 +58,7 @@ def test_keys_have_their_part_of_delta_in_either_case(budget):
     assert (budget.delta, budget._keys_delta, budget.remaining_delta) == (MICRO, MICRO / 2, MICRO / 2)
     pay(budget, keys(1, MICRO / 4))
     for one in (keys(1, MICRO / 3), keys(Fraction(1, 1000), MICRO / 3, "rho")):
-        assert not budget._has_room([one])
+        assert not budget._state.has_room([one])
         with pytest.raises(BudgetExceededError) as refused:
             pay(budget, one)
         assert refused.value.short_by_delta == MICRO / 12
@@ -71,8 +71,8 @@ def test_the_part_for_keys_is_chosen(part, rho):
     budget = Budget(epsilon=1, delta=MICRO, keys_delta=part * MICRO)
     assert float(budget.remaining.rho) == pytest.approx(rho, abs=2e-3)
     assert budget.remaining_delta == part * MICRO
-    assert budget._has_room([pure(1)])
-    assert budget._has_room([gaussian(Fraction(1, 1000))]) == (part < 1)
+    assert budget._state.has_room([pure(1)])
+    assert budget._state.has_room([gaussian(Fraction(1, 1000))]) == (part < 1)
 
 
 def test_the_error_says_both(path):

@@ -969,3 +969,111 @@ def test_ends_that_follow_from_a_release_without_ranges_are_those_of_one_with(tm
     found, ranged = with_ends(query.release(), query._asks), query.release(intervals=True)
     ends = [f"{name}_{end}" for name in ("people", "person") for end in ("low", "high")]
     assert_frame_equal(found.select(ends), ranged.select(pl.col(ends).cast(pl.Float64)))
+
+
+SCALED = {"the guarantee": {"epsilon": 1, "delta": 1e-6}, "all that is left": {}}
+KEYS = {"listed": {"hospital": ["A", "B"]}, "selected": "hospital", "none": None}
+
+
+def reported(budget, how, keys="selected", limits=None, asks=None):
+    """A report by one guarantee, as the README has it."""
+    rows = pl.LazyFrame(
+        {
+            "patient": [i // 2 for i in range(4000)],
+            "hospital": (["A"] * 3 + ["B"]) * 1000,
+            "sick": ["flu", "none"] * 2000,
+            "cost": [90 + 7 * i % 1000 for i in range(4000)],
+        }
+    )
+    asks = asks or {
+        "people": dpp.n_people(),
+        "cost": pl.col("cost").dp.mean(),
+        "top": pl.col("sick").dp.mode(["flu", "none"]),
+    }
+    frame = rows.dp.protect("patient", budget=budget, dataset="visits", **limits or {})
+    query = frame.agg(**asks) if KEYS[keys] is None else frame.group_by(KEYS[keys]).agg(**asks)
+    return query.scaled_to(**how)
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("how", SCALED)
+def test_a_report_that_took_the_whole_guarantee_is_returned_in_another_process(how, keys, tmp_path):
+    def opened():
+        return dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+
+    budget = opened()
+    first = reported(budget, SCALED[how], keys)
+    released, spent = first.release(), opened().log()
+    for _ in range(2):
+        again = reported(opened(), SCALED[how], keys)
+        assert again._request.claims == first._request.claims
+        assert_frame_equal(again.release(), released)
+    assert_frame_equal(opened().log(), spent)
+    other = {"rows": dpp.len()}
+    with pytest.raises(ValueError, match=r"dataset=…\)|requested .* remaining 0"):  # it was never released
+        reported(opened(), SCALED[how], keys, asks=other).release()
+    assert_frame_equal(opened().log(), spent)
+
+
+def test_each_report_of_a_shared_budget_gets_the_losses_that_it_had(tmp_path):
+    def released():
+        budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+        gaussian = {"rows": dpp.len(mechanism="discrete_gaussian")}
+        asks = [
+            (None, {"epsilon": 0.25, "delta": 1e-7}, "selected"),
+            (gaussian, {"epsilon": 0.5, "delta": 5e-7}, "none"),
+        ]
+        asks += [({"rows": dpp.len()}, {}, "selected")]
+        limits = {"max_groups": 2, "max_rows_per_group": 2}
+        queries = [(how, keys, limits if one else None, one) for one, how, keys in asks]
+        return [reported(budget, *query).release() for query in queries], budget.log()
+
+    (found, log), (again, later) = released(), released()
+    for one, other in zip(found, again, strict=True):
+        assert_frame_equal(one, other)
+    assert_frame_equal(log, later)
+
+
+def test_a_publication_that_took_the_whole_guarantee_is_returned_once_more(tmp_path):
+    def published():
+        budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+        frame = ROWS.dp.protect("p", max_rows=2, budget=budget, dataset="visits")
+        queries = {"all": frame.agg(dpp.len()), "wards": frame.group_by(WARDS).agg(dpp.n_people(), X.dp.mean(0, 50))}
+        return dpp.publication(**queries).scaled_to().release(), budget.log()
+
+    (found, log), (again, later) = published(), published()
+    assert_frame_equal(log, later)
+    for name, frame in found.items():
+        assert_frame_equal(frame, again[name])
+
+
+def test_a_first_release_that_left_nothing_to_keys_is_returned(tmp_path):
+    def found():
+        budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+        return asked(budget, dpp.len(mechanism="discrete_gaussian")).scaled_to().release(), budget.spent
+
+    (released, spent), (again, later) = found(), found()
+    assert_frame_equal(again, released)
+    assert later == spent
+
+
+def test_a_publication_is_known_if_all_of_its_queries_are(tmp_path):
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    frame = ROWS.dp.protect("p", max_rows=2, budget=budget, dataset="visits")
+    rows, ages = frame.agg(dpp.len()), frame.group_by(WARDS).agg(X.dp.mode(range(50)))
+    dpp.publication(rows=rows, ages=ages).scaled_to().release()
+    dpp.publication(rows=rows, ages=ages).scaled_to()
+    with pytest.raises(ValueError, match="something left"):
+        dpp.publication(rows=rows, ages=frame.agg(X.dp.median(range(50)))).scaled_to()
+
+
+def test_other_rows_of_a_spent_budget_are_refused_by_name(tmp_path):
+    def asked_of(rows, dataset):
+        budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+        return asked(budget, dpp.len(), rows=rows, dataset=dataset).scaled_to(epsilon=1, delta=1e-6)
+
+    asked_of(ROWS, "visits").release()
+    with pytest.raises(ValueError, match="must have the same rows"):
+        asked_of(ROWS.head(100), "visits").release()
+    with pytest.raises(dpp.BudgetExceededError):
+        asked_of(ROWS.head(100), "others").release()

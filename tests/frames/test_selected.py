@@ -184,7 +184,7 @@ def test_all_stages_cost_the_guarantee_together(numbers, relation):
     if query.loss.unit == "epsilon":
         assert sum(claim.cost("epsilon") for claim in charged) == numbers["epsilon"]
     budget = dpp.Budget(epsilon=numbers["epsilon"], delta=numbers["delta"])
-    assert budget._has_room(charged)
+    assert budget._state.has_room(charged)
     part = sum(request.found_first[place].query.claim.loss.value for place in (0, 1)) / query.loss.value
     assert 0 < part < Fraction(1, 4)
 

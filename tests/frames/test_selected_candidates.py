@@ -188,7 +188,7 @@ def test_all_stages_cost_the_guarantee_together(relation, by):
     deltas = [one.ask.query.claim.delta for one in request.selections]
     assert min(deltas) > 0
     assert sum(claim.delta for claim in charged) == sum(deltas)
-    assert dpp.Budget(epsilon=1, delta=1e-6)._has_room(charged)
+    assert dpp.Budget(epsilon=1, delta=1e-6)._state.has_room(charged)
     if query.loss.unit == "epsilon":
         assert sum(claim.cost("epsilon") for claim in charged) == 1
 

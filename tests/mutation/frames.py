@@ -54,6 +54,13 @@ MUTANTS = [
         "::test_every_query_sees_the_same_parts"),
     _parts("Pipeline.proved", "proof.then(step, self._kept)", "proof.then(step, unit)", "a transformation moves rows to another part after the choice",
         "::test_a_query_that_is_not_of_parts_is_refused"),
+    # --- Cached answers of one guarantee
+    _cached("_frames/query:scaled", "all((one._planned.pipeline.dataset, *said_of(one._request)) in known for one in found)", "any((one._planned.pipeline.dataset, *said_of(one._request)) in known for one in found)", "a publication is scaled as one of its queries was",
+        "::test_a_publication_is_known_if_all_of_its_queries_are"),
+    _cached("Budget._cached", "State(self._at_first, FREE, is_fresh=True)", "State(self._at_first, FREE, is_fresh=False)",
+        "the first release is scaled as if there were another before", "::test_a_first_release_that_left_nothing_to_keys_is_returned"),
+    _cached("Budget._cached", "last = State(self._account, _spent_until(one), is_fresh=False)", "pass",
+        "every release is scaled as if it were the first", "::test_each_report_of_a_shared_budget_gets_the_losses_that_it_had"),
     # --- Limits and clipping bounds found privately
     _staged("LimitChoice.range_of", "self.range_of_scores + _NUMBERS * _OF_NUMBERS", "self.range_of_scores + _OF_NUMBERS", "what people lose beyond a limit is free",
         "::test_a_choice_and_its_numbers_of_people_cost_what_is_charged"),

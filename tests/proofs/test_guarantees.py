@@ -262,14 +262,14 @@ def test_the_largest_rho_converts_to_the_guarantee_and_no_larger_one(epsilon, de
         assert zcdp_delta(guarantee.rho * (1 + Fraction(1, 10**6)), epsilon) > left
     budget = Budget(epsilon=epsilon, delta=delta, keys_delta=part * delta)
     for mechanism in ("exponential", "discrete_gaussian"):
-        assert budget._has_room([claim(guarantee.rho / 7, "rho", mechanism)] * 7)
-    assert budget._has_room([claim(epsilon, "epsilon")])
+        assert budget._state.has_room([claim(guarantee.rho / 7, "rho", mechanism)] * 7)
+    assert budget._state.has_room([claim(epsilon, "epsilon")])
     if guarantee.rho:  # once something is charged, no release takes all of it by a proof of its own
         first, hair = claim(guarantee.rho / 10**6, "rho", "discrete_gaussian"), guarantee.rho / 10**9
         budget._charge([("a", first)], privacy_unit=None, neighboring_relation="add_or_remove_one")
         for more in (0, hair):
             rest = guarantee.rho - first.loss.value + more
-            assert budget._has_room([claim(rest, "rho", "discrete_gaussian")]) == (not more)
+            assert budget._state.has_room([claim(rest, "rho", "discrete_gaussian")]) == (not more)
 
 
 def test_what_an_output_costs():

@@ -178,8 +178,8 @@ def test_what_is_guaranteed_is_shared_and_spent(tmp_path, unit, epsilon, delta):
     else:  # what fits is at least the rho of the guarantee, and hardly any more would
         more = drafted.query.scaled_to(rho=drafted.query.loss.value * Fraction("1.001"))
         assert drafted.query.loss.value >= guarantee.rho
-        assert not drafted.query.budget._has_room(ask.query.claim for ask in more._asks)
-    assert drafted.query.budget._has_room(claims.values())
+        assert not drafted.query.budget._state.has_room(ask.query.claim for ask in more._asks)
+    assert drafted.query.budget._state.has_room(claims.values())
     assert f"scaled_to(epsilon={epsilon:g}, delta={short(delta)})" in drafted.code
     if (epsilon, delta) == (1, 1e-8):
         rows().write_parquet(tmp_path / file)

@@ -206,7 +206,7 @@ def test_a_query_costs_what_it_is_scaled_to(unit):
     promised = private().agg(**{name: ask() for name, ask in REPORT.items()}).scaled_to(epsilon=1, delta=1e-6)
     budget = dpp.Budget(epsilon=1, delta=1e-6)
     dpp.protect("person", max_rows=1, budget=budget)
-    assert budget._has_room(promised._request.claims)
+    assert budget._state.has_room(promised._request.claims)
 
 
 def test_an_error_is_found_alone_and_then_shared():
