@@ -211,14 +211,15 @@ def packages() -> alt.LayerChart:
         for odd, side in ((1, -20), (0, 21))
         for halo in ({"stroke": "white", "strokeWidth": 4}, {})
     ]
-    charge = stations.filter(name="Budget.charge").select(pl.col("number") + 0.5)
+    charge = stations.filter(name="Budget._charge").select(pl.col("number") + 0.53)
+    assert charge.height == 1, "the line is after the charge"
     line = alt.Chart(charge).mark_rule(strokeDash=[4, 3]).encode(x=across)
     note = (
         alt.Chart(charge)
         .mark_text(align="left", dx=5, fontSize=11)
         .encode(x=across, y=alt.value(9), text=alt.value("from here on private rows are read"))
     )
-    layers = [way, line, note, *names, points, numbers]
+    layers = [way, *names, line, note, points, numbers]
     return alt.LayerChart(layer=layers, width=860, height=380)
 
 

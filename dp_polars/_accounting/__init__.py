@@ -1,4 +1,4 @@
-"""The cost of releases: losses, claims and their costs, guarantees, the budget and its ledger.
+"""The cost of releases: losses, terms, claims and their costs, guarantees, the budget and its ledger.
 
 Begin with `claims.Claim`. Imports only `_base`. A caller's numbers come in.
 Out comes a frozen claim with its rate, or a durable charge. No private row comes here.

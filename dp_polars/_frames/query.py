@@ -400,7 +400,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     @property
     def _asks(self) -> tuple[Ask[Asked], ...]:
-        """The outputs, each with its claim."""
+        """The outputs, each with its terms."""
         return self._request.asks
 
     @property

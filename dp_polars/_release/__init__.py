@@ -1,4 +1,4 @@
 """A release, whatever the engine: protection, transformations, the request, the charge, the cache.
 
-Begin with `release.release_by`; the contract of an engine is `contract.Engine`. Imports `_expressions` and below.
+Begin with `release.release_all`; the contract of an engine is `contract.Engine`. Imports `_expressions` and below.
 """

@@ -464,17 +464,16 @@ class PartChoice:
 class Engine(ABC, Generic[Released]):
     """Private rows in one place, and what answers a query there.
 
-    A release calls `schema`, `prepare` and `distinct`, charges the budget, and then calls what `prepare` returned,
-    once. The duties:
+    A release calls `filled`, `schema`, `keep_parts`, `prepare` and `distinct`, charges the budget, and then calls what
+    `prepare` returned, once. If it has stages, it calls `prepare` and `distinct` again after the charge. The duties:
 
     1. **Before the charge** (`schema`, `prepare`, `distinct`) no row is read. Their errors are free and depend on
        public things only: names, types, the query. `schema` is requested the columns of specs and keys; that the
        privacy unit is a column too, `prepare` must see to, unless expressions are run (a release then knows it from
        `schema`).
     2. **Contributing rows first.** A run leaves out rows whose person is null or NaN in a column of the unit, rows of
-    keys that
-       are not listed (null equals no key), and, in each spec, rows whose code is `binning.size`. -0.0 and 0.0 are one
-       person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
+       keys that are not listed (null equals no key), and, in each spec, rows whose code is `binning.size`. -0.0 and
+       0.0 are one person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
     3. **Then limits, by one order.** Each release gives every person a random number for each of their groups and one
        for each of their rows. These numbers depend on that person's own rows and on fresh random words alone, never on
        another person's rows or on the order of rows; those of groups are never made from those of rows. All specs

@@ -61,7 +61,7 @@ _ADDS_FLOATS = (
     "of the list stays."
 )
 
-# Polars prints the first four columns and the last four: they are what a reader wants.
+# Polars prints the first and last four columns of a frame made of it: they are what a reader wants.
 _EXPLAINED = {
     **dict.fromkeys(["output", "selects"], pl.String),
     "error_95": pl.Float64,
@@ -168,7 +168,7 @@ class Line(Generic[AskedT]):
 
 @dataclass(frozen=True)
 class AnyRequest(ABC, Generic[AskedT]):
-    """Transformations, public keys and outputs, each with its claim. It never changes, and holds no private row."""
+    """Transformations, public keys and outputs, each with its terms. It never changes, and holds no private row."""
 
     has_own_ranges: ClassVar[bool] = False  # whether each answer comes with its range, so that none is asked for
 
@@ -705,7 +705,7 @@ class Request(AnyRequest[HistogramQuery]):
     def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
         """Yield what should be known of an output before its release, the most important thing first.
 
-        Each note begins with what it says: where Polars prints a frame, it shows 30 characters or so.
+        Each note begins with what it says: Polars prints 30 characters or so of a frame made of it.
         """
         is_open = ask.query.claim._is_open
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))

@@ -26,10 +26,19 @@ class Average(Clipped):
 
     fixed_type: ClassVar[pl.DataType] = pl.Float64()
     largest: ClassVar[Fraction] = Fraction(1)  # each part of the claim scales it by a row's effect on that draw
-    # The joint change of all draws if one row replaces another: `docs/proofs/spreads.md`, Theorem 5.
-    exchanged: ClassVar[Fraction] = Fraction(1)
     _rounded: ClassVar[str] = "error_95 and intervals include what rounding does"
     error_needs_rows: ClassVar[bool] = True  # totals and the number of rows have errors of a fixed size
+
+    # Privacy claims without a default: a new average must prove its own.
+
+    @property
+    @abstractmethod
+    def draws(self) -> int:
+        """The number of draws that share the loss equally."""
+
+    @abstractmethod
+    def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
+        """Return the most that one row changes each draw, in its whole units."""
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         for claim in self.noise(*columns):
@@ -87,6 +96,10 @@ class Average(Clipped):
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return None
 
+    @abstractmethod
+    def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
+        """Return an error that groups of at least `rows` rows exceed with probability at most `beta`."""
+
 
 @dataclass(frozen=True)
 class Mean(Average):
@@ -94,6 +107,7 @@ class Mean(Average):
 
     terms: Terms
     draws: ClassVar[int] = 2
+    exchanged: ClassVar[Fraction] = Fraction(1)
 
     def count_rules(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))

@@ -89,7 +89,7 @@ class Measure(HistogramQuery):
 
     in_parts: bool = field(default=False, kw_only=True)
     # The draws that other statistics also use, in the order of its count rules. Empty: its draws are its own.
-    # With shared draws, `claim` is the cost of all of them.
+    # With shared draws, `claim` is its own loss: all that share them pay for the draws.
     shared: tuple[SharedDraw, ...] = field(default=(), kw_only=True)
     mechanism_kind: ClassVar[MechanismKind] = "number"
     has_intervals: ClassVar[bool] = True
@@ -101,12 +101,13 @@ class Measure(HistogramQuery):
         """The most that one row adds to a number, or subtracts."""
 
     @property
+    @abstractmethod
     def exchanged(self) -> Fraction:
-        """The most that a number changes if another row of its group replaces a row.
+        """The most that a number changes if another row of its group replaces a row; of several draws, jointly.
 
-        It is `largest` if all rows move a number in one direction: then the two cancel in part.
+        It is `largest` if all rows move a number in one direction: then the two cancel in part. It has no default,
+        because too small a number would be a wrong claim: `docs/proofs/spreads.md`, Theorems 4 and 5.
         """
-        return self.largest
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return the effect of one row: a replacement removes one row and adds another, in the same group or not."""
@@ -239,6 +240,7 @@ class Count(Multiple):
     is_count: ClassVar[bool] = True
     fixed_type: ClassVar[pl.DataType] = pl.Int64()
     largest: ClassVar[Fraction] = Fraction(1)
+    exchanged: ClassVar[Fraction] = Fraction(1)  # every row adds
 
     @property
     def counts_people(self) -> bool:
@@ -273,6 +275,7 @@ class ValueCounts(Measure):
     limits_people: ClassVar[bool] = False  # the number of codes per person is reported, not limited
     is_count: ClassVar[bool] = True
     largest: ClassVar[Fraction] = Fraction(1)
+    exchanged: ClassVar[Fraction] = Fraction(1)  # every row adds
     adds_up: ClassVar[bool] = True
 
     @property

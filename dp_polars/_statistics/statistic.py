@@ -65,7 +65,7 @@ class Asked(ABC):
 
     @cached_property
     def claim(self) -> Claim:
-        """The privacy claim: the only one that is made of a statistic."""
+        """The privacy claim. Those of its draws are made from it."""
         terms, groups = self.terms, self.groups
         mechanism = check_mechanism(self.mechanism_kind, self.mechanism, terms.loss.unit)
         relation = terms.neighboring_relation or USUAL_RELATION  # a range of the caller's own is for any relation
@@ -439,6 +439,11 @@ class ListQuery(HistogramQuery):
     @abstractmethod
     def width(self) -> int:
         """The number of answers in a list."""
+
+    @property
+    @abstractmethod
+    def draws(self) -> int:
+        """The number of draws that share the loss equally: a privacy claim, so it has no default."""
 
     @abstractmethod
     def binning(self, *columns: pl.DataType) -> Binning:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,10 +20,16 @@ import pytest
 from flint import arb, ctx
 
 from dp_polars._base.numbers import ball
-from dp_polars._mechanisms import above_threshold as thresholds
-from dp_polars._mechanisms import noise, noisy_gap, racing, residuals
-from dp_polars._mechanisms import partition_selection as key_selection
-from dp_polars._mechanisms import top_k as joint
+from dp_polars._mechanisms import (
+    above_threshold,
+    noise,
+    noisy_gap,
+    partition_selection,
+    racing,
+    residuals,
+    selection,
+    top_k,
+)
 from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import machine_checked, rounded
@@ -261,9 +268,9 @@ def anchored(run):
 
     def ratio(*sides):
         used = []
-        with patched(thresholds, _SLACK=Slack.of(thresholds._SLACK, used), leading_bits=bits):
+        with patched(above_threshold, _SLACK=Slack.of(above_threshold._SLACK, used), leading_bits=bits):
             left = run(*sides)
-        used += [2 * bound.relative / ball(Fraction(thresholds._SLACK)) for bound in left]
+        used += [2 * bound.relative / ball(Fraction(above_threshold._SLACK)) for bound in left]
         return functools.reduce(arb.max, used, arb(0))
 
     return ratio
@@ -272,11 +279,11 @@ def anchored(run):
 def reached(v, missing, m):
     """The hazards, the chance that a run of m reaches the threshold, and the place in it."""
     start = Rounded.exact(*missing)
-    hazards = thresholds._hazards(thresholds.Between(start, start))
-    waits = thresholds._waits(v)
+    hazards = above_threshold._hazards(above_threshold.Between(start, start))
+    waits = above_threshold._waits(v)
     bounds = []
     for hazard, wait in ((hazards.low, waits.high), (hazards.high, waits.low)):
-        bounds.append(thresholds._chance(hazard * whole(m)) * (1 - thresholds._SLACK))
+        bounds.append(above_threshold._chance(hazard * whole(m)) * (1 - above_threshold._SLACK))
         bounds.append(wait / hazard)
     return bounds
 
@@ -284,9 +291,9 @@ def reached(v, missing, m):
 def gaps_above(v, above):
     """By how much the answer is above: a fresh wait, and what nothing is missing of, at the rate 1 but for rounding."""
     missing = Rounded.exact(-above[1], -above[0])
-    with patched(thresholds, float=in_turn(Rounded.exact(1).off(U))):
-        found = thresholds._Search._gaps(
-            SimpleNamespace(rate=ONE), thresholds._waits(v), thresholds.Between(missing, missing)
+    with patched(above_threshold, float=in_turn(Rounded.exact(1).off(U))):
+        found = above_threshold._Search._gaps(
+            SimpleNamespace(rate=ONE), above_threshold._waits(v), above_threshold.Between(missing, missing)
         )
     return found.low, found.high
 
@@ -299,11 +306,11 @@ def thresholds_missing(gap, rate, wait):
     of_rate = Rounded.exact(*rate).off(U)
     zero = SimpleNamespace(low=Rounded.exact(*wait), high=Rounded.exact(*wait))
     search = SimpleNamespace(threshold=Fraction(1, 2), rate=ONE, runs=SimpleNamespace(counts=-whole(gap)))
-    with patched(thresholds, float=in_turn(of_rate, part), _SLACK=0.0):
+    with patched(above_threshold, float=in_turn(of_rate, part), _SLACK=0.0):
         part_is_there = Part(part)
-        with patched(thresholds, float=in_turn(of_rate, part_is_there)):
-            found = thresholds._Search._missing(search, zero)
-    allowed = ball(Fraction(thresholds._SLACK)) * (ball(wait[0]) + ball(rate[0]) * (ball(gap[0]) + 1))
+        with patched(above_threshold, float=in_turn(of_rate, part_is_there)):
+            found = above_threshold._Search._missing(search, zero)
+    allowed = ball(Fraction(above_threshold._SLACK)) * (ball(wait[0]) + ball(rate[0]) * (ball(gap[0]) + 1))
     return found.low.absolute / allowed
 
 
@@ -333,16 +340,16 @@ def joint_times(v, most, x):
     drawn.seen = seen
     whole_errors = Rounded.exact(*x).off(3 * U)
     names = {"leading_bits": lambda _: drawn, "exponents_of": lambda *_: whole_errors, "_SLACK": 0.0}
-    with patched(joint, **names), suppress(DoneError):
-        joint._race(steps, draw, lambda _: None)
+    with patched(top_k, **names), suppress(DoneError):
+        top_k._race(steps, draw, lambda _: None)
     low = seen[0][0]
-    return low.absolute / (ball(Fraction(joint._SLACK)) * (ball(x[0]) + ball(most[0]) + 64))
+    return low.absolute / (ball(Fraction(top_k._SLACK)) * (ball(x[0]) + ball(most[0]) + 64))
 
 
 def log_multiplicities(k):
     """k whole numbers of 2**-bits, rounded from logarithms, and two logarithms, of at most ln(size + 1) each."""
     of_units = ball(Fraction(1, 2)) * ball(k[1]) / (ball(k[1]) + 2)
-    of_logs = function_slack() / ball(Fraction(joint._LOG_SLACK))
+    of_logs = function_slack() / ball(Fraction(top_k._LOG_SLACK))
     return of_units.max(of_logs)
 
 
@@ -394,7 +401,7 @@ def selection_floats(exponent, log_delta):
     absolute = factor + (factor + 3 * u) * (1 + 5 * u + e) + 5 * u + e
     # c = δ·exp(−ε)/(1 − exp(−ε)): ε is off by u, and up to 700, as beyond it c is nothing.
     relative = (700 * u).expm1() + 3 * e + 20 * u
-    return share(absolute.max(relative), key_selection._SLACK)
+    return share(absolute.max(relative), partition_selection._SLACK)
 
 
 # --- Sums of noise
@@ -438,10 +445,16 @@ def sums(mechanism):
     return ratio
 
 
+def name_of(module, name, of=""):
+    """Return a constant's name for the page: one that has moved is found here."""
+    assert attrgetter(name)(module) is not None
+    return f"{module.__name__.rpartition('.')[2]}.{name}{of}"
+
+
 LEMMAS = [
     *(
         Lemma(
-            "racing._SLACK",
+            name_of(racing, "_SLACK"),
             f"`_sharp_times` ({name}): no time that wins by its bits has a lower bound above"
             " the least upper bound times 1 + slack",
             "V from 2⁻⁵³ to 1 − 2⁻⁵², 1 to 2⁶³ candidates of one score, rate·gap from 0 to FAR, gaps as in `Blocks`",
@@ -451,16 +464,16 @@ LEMMAS = [
         for name, law in LAWS.items()
     ),
     Lemma(
-        "racing._SLACK",
+        name_of(racing, "_SLACK"),
         "`race`: no far candidate comes earlier than V·exp(FAR)·(1 − slack)",
         "every gap that a float says is beyond FAR/rate",
         far_times,
         (),
     ),
-    Lemma("racing.FAR", "a coin exp(−FAR) is below 2⁻⁶⁴", "", far_coin, ()),
+    Lemma(name_of(racing, "FAR"), "a coin exp(−FAR) is below 2⁻⁶⁴", "", far_coin, ()),
     *(
         Lemma(
-            "racing._FIRST_SLACK",
+            name_of(racing, "_FIRST_SLACK"),
             f"`_rule_out` in float32 ({name}): a candidate that is ruled out comes later",
             "the first 32 bits of V from 1 to 2³² − 2, 1 to 2⁶³ candidates, rate·gap from 0 to FAR",
             first_pass(is_plain),
@@ -469,7 +482,7 @@ LEMMAS = [
         for name, is_plain in (("uniform racing values, one candidate each", True), ("all others", False))
     ),
     Lemma(
-        "noisy_gap._SLACK",
+        name_of(noisy_gap, "_SLACK"),
         "`_log_times` (uniform racing values): logarithms of times are off by at most slack + relative slack·rate·gap",
         "V as above, rate·gap from 0 to 2¹⁰²³",
         log_times(LAWS["permute_and_flip"], weighted=False),
@@ -478,7 +491,7 @@ LEMMAS = [
     ),
     *(
         Lemma(
-            "noisy_gap._SLACK",
+            name_of(noisy_gap, "_SLACK"),
             f"`{'_log_second_times' if second else '_log_times'}` ({name}): the same",
             "V (and V′) as above, 1 to 2⁶³ candidates with one score, rate·gap from 0 to 2¹⁰²³",
             log_times(law, second=second),
@@ -489,43 +502,43 @@ LEMMAS = [
         for name, law in LAWS.items()
     ),
     Lemma(
-        "noisy_gap._RELATIVE_SLACK",
+        name_of(noisy_gap, "_RELATIVE_SLACK"),
         "`_whole_units`: a gap in units is off by at most the slack, relative",
         "gaps from 2⁻¹⁰⁰⁰ to 2¹⁰⁰⁰ units",
         whole_units,
         ((Fraction(1, 2**1000), 2**1000),),
     ),
     Lemma(
-        "noise._SLACK",
+        name_of(noise, "_SLACK"),
         "`_geometric`: E·scale is off by at most slack·scale, and the relative slack of itself",
         "words from 2⁴⁶ to 2⁶⁴, scales from 1 to 2 (a power of 2 changes nothing)",
         floors,
         ((int(noise._SMALLEST_WORD), 2**64), (1, 2)),
     ),
     Lemma(
-        "noise._COIN_SLACK",
+        name_of(noise, "_COIN_SLACK"),
         "`_coins`: what floats say of U < exp(−z) is so",
         "distances of −1 to √(2·_FAR) + 0.1 standard deviations, σ/scale from 0 to 1, words from 1 to 2⁶⁴",
         coins,
         ((-1, Fraction(114, 10)), (0, 1)),
     ),
-    Lemma("noise._FAR", "`_coins`: beyond _FAR a coin is below one word", "z from _FAR on", far_coins, ()),
+    Lemma(name_of(noise, "_FAR"), "`_coins`: beyond _FAR a coin is below one word", "z from _FAR on", far_coins, ()),
     Lemma(
-        "inversion.DiscreteLaplace.reach",
+        name_of(noise, "DiscreteLaplace.reach"),
         "P(X ≥ reach) is below 2⁻⁶⁴",
         "scales from 2⁻⁶ to 2⁵⁰",
         laplace_reach,
         ((Fraction(1, 64), 2**50),),
     ),
     Lemma(
-        "inversion.DiscreteGaussian.reach",
+        name_of(noise, "DiscreteGaussian.reach"),
         "P(X ≥ reach) is below 2⁻⁶⁴",
         "standard deviations from 2⁻⁶ to 2⁵⁰",
         gaussian_reach,
         ((Fraction(1, 64), 2**50),),
     ),
     Lemma(
-        "thresholds._SLACK",
+        name_of(above_threshold, "_SLACK"),
         "`_waits`, `_hazards`, `_chance` and the place in a run: each slack is twice what floats are off by before it",
         "V as above, λ·(T + z − q) from 2⁻³⁹ to 700, 1 to 2⁶³ candidates in a run",
         anchored(reached),
@@ -533,7 +546,7 @@ LEMMAS = [
         (1,),
     ),
     Lemma(
-        "thresholds._SLACK",
+        name_of(above_threshold, "_SLACK"),
         "`_Search._gaps`: the same",
         "V as above, λ·(q − T − z) from 0 to 2¹⁰⁰⁰",
         anchored(gaps_above),
@@ -541,14 +554,14 @@ LEMMAS = [
         (),
     ),
     Lemma(
-        "thresholds._SLACK",
+        name_of(above_threshold, "_SLACK"),
         "`_Search._missing`: λ·(T + z − q) is off by at most the slack of λz and of λ·(│T − q│ + 1)",
         "λz from 0 to 37, │T − q│ up to 2⁶², rates from 2⁻¹⁰⁰⁰ to 2⁹⁰⁰",
         thresholds_missing,
         ((0, 2**62), (1, 2), (0, LINE)),
     ),
     Lemma(
-        "joint._SLACK",
+        name_of(top_k, "_SLACK"),
         "`_race`: ln(−ln(1 − V)) + rate·error − ln Q is off by at most what ln Q is, and the slack of rate·error + "
         "k·ln(size + 1) + 64",
         "V as above, rate·error from 0 to 10³⁰⁰, k·ln(size + 1) from ½ to 2²⁰",
@@ -557,28 +570,28 @@ LEMMAS = [
         (1, 2),
     ),
     Lemma(
-        "joint._LOG_SLACK",
+        name_of(top_k, "_LOG_SLACK"),
         "`log_multiplicities`: ln Q is off by at most (k + 2)·(2^−bits + slack·ln(size + 1))",
         "k from 1 to 2²⁰",
         log_multiplicities,
         ((1, 2**20),),
     ),
     Lemma(
-        "own_sensitivities: 2⁻¹⁰⁰",
+        name_of(selection, "OwnSensitivities", ": 2⁻¹⁰⁰"),
         "c, of two floats, is off by at most 2⁻¹⁰⁰ of itself",
         "floats from 2⁻⁹⁰⁰ to 2⁹⁰⁰",
         double_sums,
         (),
     ),
     Lemma(
-        "own_sensitivities: 2⁻⁹⁷",
+        name_of(selection, "OwnSensitivities", ": 2⁻⁹⁷"),
         "a gap is off by at most 2⁻⁹⁷·c/D, in addition to its part",
         "the same",
         small_part_of_own,
         (),
     ),
     Lemma(
-        "racing.Blocks.gaps: 2⁻⁴⁸",
+        name_of(racing, "Blocks", ": gaps, 2⁻⁴⁸"),
         "gaps of own sensitivities are off by at most 2⁻⁴⁸ of themselves",
         "the same",
         gaps_of_own,
@@ -586,7 +599,7 @@ LEMMAS = [
     ),
     *(
         Lemma(
-            "residuals._SLACK",
+            name_of(residuals, "_SLACK"),
             f"`sum_bound` ({mechanism.replace('_', ' ')}): the probability is off by at most the slack",
             f"2 to 10⁷ draws, rates from {low} to {high}",
             sums(mechanism),
@@ -599,7 +612,7 @@ LEMMAS = [
         )
     ),
     Lemma(
-        "key_selection._SLACK",
+        name_of(partition_selection, "_SLACK"),
         "`PartitionSelection.floats`: π is off by at most the slack times 1 + π",
         "(k − 1)·ε from 0 to 694, δ from 2⁻¹⁰⁰⁰ to 1",
         selection_floats,

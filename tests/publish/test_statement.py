@@ -210,8 +210,7 @@ def every_query():
         .agg(dpp.len(epsilon=1)),
     }
     for name, ask in NUMBERS.items():
-        if name not in ("share",):
-            found[name] = private.agg(getattr(column.dp, name)(*ask.arguments, **ask.options, epsilon=1))
+        found[name] = private.agg(getattr(column.dp, name)(*ask.arguments, **ask.options, epsilon=1))
     return found
 
 

@@ -27,7 +27,7 @@ from dp_polars._statistics.answer_lists import QuantileList, TopK
 from dp_polars._statistics.averages import Mean, Share, Variance
 from dp_polars._statistics.categories import Mode, Quantile
 from dp_polars._statistics.extremes import FirstAbove
-from dp_polars._statistics.measures import Count, Sum, SumOfPeople, ValueCounts
+from dp_polars._statistics.measures import Count, RowsCut, Sum, SumOfPeople, ValueCounts
 from tests.helpers import machine_checked
 from tests.helpers.symbolic import Terms, integers, larger, smaller
 
@@ -265,7 +265,7 @@ def tops():
 def numbers():
     yield from of_weights("number of rows", Count("rows", TERMS), (0, 1))
     yield from of_weights("number of people", Count("people", TERMS), (0, 1))
-    yield from of_weights("number of people who are cut", Count("cut", TERMS), (0, 1))
+    yield from of_weights("number of rows that are cut, up to 9 of a person", RowsCut.of(9, TERMS), (0, 9))
     rows, people = Fraction(3), Fraction(-2)
     one_sided = Sum(Fraction(0), Fraction(50), Fraction(1), False, TERMS)
     yield from of_weights("sum from 0 to 50", one_sided, ends_of(one_sided))
