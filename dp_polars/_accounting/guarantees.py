@@ -233,7 +233,7 @@ def sum_of(costs: Iterable[Cost]) -> Cost:
 
 
 class State(NamedTuple):
-    """What a budget guarantees, and what is spent of it, at a moment."""
+    """A budget's guarantee, and what is spent of it, at a moment."""
 
     account: Guarantee | Sums
     spent: Cost
