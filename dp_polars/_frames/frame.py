@@ -22,7 +22,7 @@ from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._expressions.outputs import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
 from dp_polars._frames.methods import Steps
-from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
+from dp_polars._frames.own_rows import code_of, private_call, refuse_own_rows, refuse_windows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest
 from dp_polars._frames.synthetic_query import SyntheticRows
@@ -653,8 +653,8 @@ def _ask_of(expr: object, name: str | None) -> Ask[HistogramQuery]:
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
-            'Hint: dp_polars.len(epsilon=…) counts rows, dp_polars.n_people(epsilon=…) people, and pl.col("age").dp '
-            "reads a column. Work on answers after the release: query.release().with_columns(…)."
+            f"Hint: {private_call(expr)}dp_polars.len(epsilon=…) counts rows, dp_polars.n_people(epsilon=…) people, "
+            'and pl.col("age").dp reads a column. Work on answers after the release: query.release().with_columns(…).'
         )
         raise TypeError(msg)
     query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr.columns

@@ -83,6 +83,27 @@ def _function(tree: Tree) -> str:
     return f"{column}.{name}()" if is_it else f"{column}.…"
 
 
+def private_call(expr: object) -> str:
+    """Return the code of the private function with the name of a plain one, as a hint; without one, nothing."""
+    if not isinstance(expr, pl.Expr):
+        return ""
+    try:
+        tree: Any = nodes.tree_of(expr)
+    except (ComputeError, RecursionError):
+        return ""
+    tree = tree["Alias"][0] if isinstance(tree, dict) and "Alias" in tree else tree
+    columns = [*dict.fromkeys(nodes.of_kind(tree, "Column"))]
+    match tree:
+        case {"Agg": kind}:
+            name = nodes.function_name(next(iter(kind)))
+        case {"Function": {"function": function}}:
+            name = nodes.function_of(function)[0]
+        case _:
+            return ""
+    is_one = len(columns) == 1 and hasattr(pl.col(columns[0]).dp, name)  # type: ignore[attr-defined]
+    return f"pl.col({code_of(*columns)}).dp.{name}(…) is private. " if is_one else ""
+
+
 def code_of(*arguments: object, **named: object) -> str:
     """Return arguments as code: names, lists of them and numbers; "…" for others, and nothing for None."""
     given = [_code(one) for one in arguments]

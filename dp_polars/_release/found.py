@@ -44,8 +44,12 @@ class Found:
 
     @property
     def is_large(self) -> bool:
-        """Whether more is lost than the noise of the answers hides, with probability 0.95 at least."""
-        return self.noise is not None and self.lost - self.lost_bound > self.noise
+        """Whether more seems to be lost than the noise of the answers hides: their intervals then often miss."""
+        return self.noise is not None and self.lost > max(self.noise, self.lost_bound)
+
+    @property
+    def _times(self) -> str:
+        return f"{show(self.lost / self.noise, 2)} times" if self.noise else "many times"
 
     @property
     def loss_in_words(self) -> str:
@@ -60,7 +64,7 @@ class Found:
     def warning(self) -> str:
         """The first line of a report, if more is lost than the noise hides."""
         return (
-            f"{self.what}={self.shown} changes {', '.join(self.outputs)} by more than the noise does: "
+            f"{self.what}={self.shown} changes {', '.join(self.outputs)} by about {self._times} the noise: "
             f"{self.loss_in_words}, which no confidence interval covers."
         )
 

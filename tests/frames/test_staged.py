@@ -16,6 +16,7 @@ from flint import arb, ctx
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Loss, exact
+from dp_polars._base.numbers import show
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.limit_rule import PARTS
@@ -581,7 +582,13 @@ def test_rows_that_limits_leave_out_are_those_that_are_lost():
     assert one.is_large
     assert one.lost_bound < one.lost
     lines = settled.lines(None)
-    assert lines[0].row["note"].startswith("max_norm=2 changes n by more than the noise does: ")
+    assert (
+        lines[0]
+        .row["note"]
+        .startswith(f"max_norm=2 changes n by about {show(one.lost / one.noise, 2)} times the noise: ")
+    )
+    assert not replace(one, lost=one.noise).is_large
+    assert not replace(one, lost_bound=one.lost).is_large
     assert "no confidence interval" in lines[0].row["note"]
 
 
