@@ -166,7 +166,10 @@ class Claim:
     def __post_init__(self) -> None:
         one_of("mechanism", self.mechanism, tuple(costs.PROOFS))
         if not self._has_epsilon and self.loss.unit == "epsilon":
-            msg = f"{self.mechanism} has no epsilon: give its loss as rho."
+            msg = (
+                f"{self.mechanism} has no epsilon, got {self.loss}.\n\n"
+                "Hint: give its loss as rho, or leave mechanism out: in epsilon another one is drawn."
+            )
             raise ValueError(msg)
         if self._kind == "keys" and self._has_epsilon and self.loss.unit == "rho":
             msg = (

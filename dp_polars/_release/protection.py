@@ -249,7 +249,7 @@ class Protection:
             per_group = min(per_group or query.fixed_size, query.fixed_size)
         if per_group is None:
             msg = (
-                f"the rows of one person must be bounded for a {query}.\n\n"
+                f"the rows of one person must be bounded for this output, {query}.\n\n"
                 "Hint: give protect or with_limits max_rows, or max_rows_per_group (with max_groups if there are many "
                 "groups). Or leave its loss out: scaled_to(epsilon=1, delta=1e-6) pays for a limit that is found "
                 "privately."
