@@ -436,7 +436,8 @@ def _ranks(query: PrivateQuery, labels: Labels) -> Iterator[str]:
 def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
     """Yield what limits drop of an output, and what is clipped."""
     request = query._request
-    is_cut = request.protection.drops_parts or request.dropping(ask) or request.clips(ask)
+    is_found = any(ask.name in one.outputs for one in query.found or ())  # what that does to people is said there
+    is_cut = is_found or request.protection.drops_parts or request.dropping(ask) or request.clips(ask)
     if not (is_cut or isinstance(request, (KeyRequest, PeopleRequest)) or query._protection.unit is None):
         yield "No limit drops anything of a person."
     yield from request.limited(ask)

@@ -532,8 +532,7 @@ class Clipped(Total):
     def of_values(self, *columns: pl.DataType) -> str | None:
         if not columns or not self.rounding(*columns):
             return None
-        by = "by default" if self.step is None else "as requested"
-        return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
+        return f"Values count in steps of {show(self.known_step(*columns))}: {self._rounded}."
 
     def known_step(self, *columns: pl.DataType) -> Fraction:
         """Return the step; 1 if only the still unknown column type defines it (its last digit is at most 1)."""

@@ -252,6 +252,10 @@ def test_a_limit_that_was_found_says_how_many_people_have_more(tmp_path):
         has = {"lower": "have values below it", "upper": "have values above it"}.get(one.what, "have more")
         assert f"about {max(one.people, 0):,} people {has} ({low:,} to {high:,})" in page
     assert "Visits: the limit of" in page or "Visits, total: the limit of" in page
+    top = rows.dp.protect("p").agg(pl.col("x").dp.mode()).scaled_to(epsilon=5, delta=1e-6)  # its candidates are found
+    page = dpp.report(top.release(), top, tmp_path / "top.html").read_text(encoding="utf-8")
+    assert "candidates was found privately" in page
+    assert "No limit drops anything" not in page
     assert "found privately; about" not in dpp.report(
         *(
             rows.dp.protect("p", max_rows=3).agg(dpp.len(epsilon=1)).release(),

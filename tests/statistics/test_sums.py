@@ -331,7 +331,7 @@ def test_the_step_by_default(dtype, bounds, step):
         assert query.noise(column) == said.noise(column)
     note = pl.DataFrame({"x": []}, {"x": dtype}).dp.protect(None).agg(dpp.sum("x", *bounds, epsilon=1)).explain()
     rounds = dtype != pl.Int64 and step != Fraction(1, 100)
-    assert (f"Values count in steps of {show(Fraction(step))}, by default" in note["note"].item()) == rounds
+    assert (f"Values count in steps of {show(Fraction(step))}: " in note["note"].item()) == rounds
 
 
 def test_the_step_by_default_is_that_of_a_persons_total():
