@@ -42,6 +42,8 @@ from dp_polars._statistics.statement_facts import AT_DELTA, Known
 from dp_polars._statistics.statistic import Asked, Columns, HistogramQuery
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from polars._typing import EngineType
 
 
@@ -836,12 +838,13 @@ def _scaled_at(
     queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None, state: State | None
 ) -> list[QueryT]:
     found = _scaled(queries, epsilon, rho, delta, state)
-    for _ in range(_ROUNDS):  # what a choice should have follows from the losses, and they from that
-        weighed = [_with_own_parts(one, of) for one, of in zip(queries, found, strict=True)]
-        if all(one is query for one, query in zip(weighed, queries, strict=True)):
-            break
-        queries = weighed
-        found = _scaled(queries, epsilon, rho, delta, state)
+    # Limits once: those of a unit may make the errors in the other one smaller. Then their parts of the losses, which
+    # follow from the losses, and these from the parts.
+    for change in (_with_limits_of_unit, *(_with_own_parts,) * _ROUNDS):
+        changed = [change(one, of) for one, of in zip(queries, found, strict=True)]
+        if any(one is not query for one, query in zip(changed, queries, strict=True)):
+            queries = changed
+            found = _scaled(queries, epsilon, rho, delta, state)
     return followed(found)
 
 
@@ -863,17 +866,25 @@ def _scaled(
     return found
 
 
-def _with_own_parts(query: QueryT, scaled: QueryT) -> QueryT:
-    """Return a query with other limits to find, or parts of its loss for that, if it has any and no loss before."""
+def _with_limits_of_unit(query: QueryT, scaled: QueryT) -> QueryT:
+    """Return a query with the limits to find that its unit needs, if it has any and no loss before."""
     before, after = query._planned, scaled._planned
-    if not isinstance(before, StagedRequest) or not isinstance(after, StagedRequest):
+    if not _has_own_parts(before) or not isinstance(after, StagedRequest):
         return query
-    if not before.is_open or not before.unruled:
+    unit = after.unruled[0].query.claim.loss.unit
+    return query._with_request(before.finding_in(unit))
+
+
+def _with_own_parts(query: QueryT, scaled: QueryT) -> QueryT:
+    """Return a query with other parts of its loss for what it finds, if it finds something and had no loss before."""
+    before, after = query._planned, scaled._planned
+    if not _has_own_parts(before) or not isinstance(after, StagedRequest) or after.has_enough:
         return query
-    found = before.finding_in(after.unruled[0].query.claim.loss.unit)
-    if found is before and not after.has_enough:
-        found = before.with_parts(after.wanted)
-    return query._with_request(found)
+    return query._with_request(before.with_parts(after.wanted))
+
+
+def _has_own_parts(request: AnyRequest[Any]) -> TypeGuard[StagedRequest]:
+    return isinstance(request, StagedRequest) and request.is_open and len(request.unruled) > 0
 
 
 def followed(queries: Sequence[QueryT]) -> list[QueryT]:

@@ -222,3 +222,24 @@ def test_simulate_finds_both_on_public_rows():
     query = asked(MANY.dp.protect("p")).scaled_to(rho=1000)
     assert dpp.analysis.simulate(query, MANY, allow_private=True).height == 2
     assert query.found is None
+
+
+@pytest.mark.parametrize("guarantee", [{"epsilon": 1, "delta": 1e-6}, {"epsilon": 0.3, "delta": 1e-9}, {"rho": 0.02}])
+@pytest.mark.parametrize("groups", [1, 2, 3, 4, 6, 12])
+def test_choices_have_the_parts_that_they_should_have_whatever_the_unit(groups, guarantee):
+    """Limits of one unit may make errors smaller in the other: the choices still get more than the smallest part."""
+    outputs = {
+        "people": dpp.n_people(),
+        "rows": dpp.len(),
+        "cost": pl.col("cost").dp.mean(),
+        "top": pl.col("ill").dp.mode(["flu", "none"]),
+        "age": pl.col("age").dp.median(range(121)),
+        "ages": pl.col("age").dp.mode(range(121), counts="rows"),
+    }
+    types = {"p": pl.Int64, "g": pl.Int64, "cost": pl.Int64, "ill": pl.String, "age": pl.Int64}
+    frame = pl.DataFrame(schema=types).dp.protect("p").group_by({"g": range(groups)})
+    names = [("age",), ("age", "people"), ("people", "cost", "top", "age"), ("rows", "ages"), tuple(outputs)]
+    for chosen in names:
+        request = frame.agg(**{name: outputs[name] for name in chosen}).scaled_to(**guarantee)._planned
+        for part, wanted in zip(request.parts, request.wanted, strict=True):
+            assert wanted / 2 <= part <= 2 * wanted, (chosen, request.parts, request.wanted)

@@ -62,6 +62,8 @@ MUTANTS = [
     _cached("Budget._cached", "last = State(self._account, _spent_until(one), is_fresh=False)", "pass",
         "every release is scaled as if it were the first", "::test_each_report_of_a_shared_budget_gets_the_losses_that_it_had"),
     # --- Limits and clipping bounds found privately
+    _two_limits("_frames/query:_scaled_at", "*(_with_own_parts,) * _ROUNDS", "*()", "choices get the smallest part of a loss",
+        "::test_choices_have_the_parts_that_they_should_have_whatever_the_unit"),
     _staged("LimitChoice.range_of", "self.range_of_scores + _NUMBERS * _OF_NUMBERS", "self.range_of_scores + _OF_NUMBERS", "what people lose beyond a limit is free",
         "::test_a_choice_and_its_numbers_of_people_cost_what_is_charged"),
     _staged("LimitChoice.noise", "min(self.claim.rate * _OF_NUMBERS, _LARGEST_RATE)", "self.claim.rate",
