@@ -972,7 +972,7 @@ def test_ends_that_follow_from_a_release_without_ranges_are_those_of_one_with(tm
 
 
 SCALED = {"the guarantee": {"epsilon": 1, "delta": 1e-6}, "all that is left": {}}
-KEYS = {"listed": {"hospital": ["A", "B"]}, "selected": "hospital", "none": None}
+GROUPS = {"listed": {"hospital": ["A", "B"]}, "selected": "hospital", "none": None}
 
 
 def reported(budget, how, keys="selected", limits=None, asks=None):
@@ -991,11 +991,11 @@ def reported(budget, how, keys="selected", limits=None, asks=None):
         "top": pl.col("sick").dp.mode(["flu", "none"]),
     }
     frame = rows.dp.protect("patient", budget=budget, dataset="visits", **limits or {})
-    query = frame.agg(**asks) if KEYS[keys] is None else frame.group_by(KEYS[keys]).agg(**asks)
+    query = frame.agg(**asks) if GROUPS[keys] is None else frame.group_by(GROUPS[keys]).agg(**asks)
     return query.scaled_to(**how)
 
 
-@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("keys", GROUPS)
 @pytest.mark.parametrize("how", SCALED)
 def test_a_report_that_took_the_whole_guarantee_is_returned_in_another_process(how, keys, tmp_path):
     def opened():
