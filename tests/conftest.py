@@ -64,7 +64,7 @@ def pytest_runtest_call(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    cases, by, rest = {}, config.getoption("--quarter-by"), set()
+    cases, by, rest = {}, config.getoption("--eighth-by"), set()
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, alike in cases.items():
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config, items):
         if alike[0].path.name not in OF_EACH:
             for item in sorted(alike, key=lambda item: crc32(item.nodeid.encode()))[most:]:
                 item.add_marker("alike")
-                if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 4:
+                if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 8:
                     rest.add(item)
     items[:] = [item for item in items if item not in rest]
     config.hook.pytest_deselected(items=[*rest])
@@ -89,7 +89,7 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
-    parser.addoption("--quarter-by", metavar="TEXT", help="of alike cases try a quarter, the same for the same text")
+    parser.addoption("--eighth-by", metavar="TEXT", help="of alike cases try an eighth, the same for the same text")
     parser.addoption("--noise-by", metavar="TEXT", help="draw the same noise for the same text, not other in each run")
     parser.addoption(
         "--dpbench",
