@@ -338,20 +338,32 @@ def strangers(port: int) -> list[str]:
     return wrong
 
 
+def started(folder: Path) -> tuple[subprocess.Popen[str], int, str]:
+    """Return the planner's process, its port, and its address. Another process may take a port that was free."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
+    for attempt in range(3):
+        port = free_port()
+        command = [sys.executable, "-m", "dp_polars", "plan", "visits.parquet", "--no-browser", "--port", str(port)]
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        try:
+            return server, port, address(server)
+        except TimeoutError:
+            server.wait(20)
+            if attempt == 2:
+                raise
+    raise AssertionError
+
+
 def at_width(width: int, pictures: Path | None) -> list[str]:
     folder = Path(tempfile.mkdtemp())
     intact = write(folder / "visits.parquet")
-    port = free_port()
+    server, port, with_token = started(folder)
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "dp_polars", "plan", "visits.parquet", "--no-browser", "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
-    server = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
-    )
     try:
         with chrome(height=HEIGHT) as driver:
             planner = Planner(driver)
-            with_token = address(server)
             planner.wait("the server", lambda: not listens(port))
             wrong = strangers(port)
             driver.get("about:blank")
