@@ -323,7 +323,7 @@ class Budget:
 
     def _as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
         """Return the loss that the ledger would store for a claim. None: it accepts no such claim."""
-        if not self._state.takes(claim):
+        if not self._account.takes(claim):
             return None
         unit, loss, _ = self._account.written(claim)
         return unit, loss
@@ -572,7 +572,8 @@ class Budget:
             raise ValueError(msg)
 
     def __repr__(self) -> str:
-        left, remaining = self._state.left, self.remaining
+        state = self._state
+        left, remaining = state.left, state.remaining
         used, rest = [f"spent={exact(self.total - remaining)}"], [f"remaining={exact(remaining)}"]
         others = [] if self._guarantee is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
         if self._keys_delta is not None:
@@ -698,13 +699,15 @@ def _account_of(head: ledger.Head) -> Sums | Guarantee:
 
 
 def _spent(head: ledger.Head) -> Cost:
-    loss = None if head.spent is None else Fraction(head.spent)
-    return Cost(loss, Fraction(head.spent_divergence), Fraction(head.spent_delta))
+    return _cost_of(head.spent, head.spent_divergence, head.spent_delta)
 
 
 def _spent_until(charge: ledger.Charge) -> Cost:
-    loss = None if charge.running_total is None else Fraction(charge.running_total)
-    return Cost(loss, Fraction(charge.running_divergence), Fraction(charge.running_delta))
+    return _cost_of(charge.running_total, charge.running_divergence, charge.running_delta)
+
+
+def _cost_of(loss: str | None, divergence: str, delta: str) -> Cost:
+    return Cost(None if loss is None else Fraction(loss), Fraction(divergence), Fraction(delta))
 
 
 def _whose(connection: sqlite3.Connection, head: ledger.Head) -> str:

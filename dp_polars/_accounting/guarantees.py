@@ -104,6 +104,10 @@ class Guarantee:
         is_half = 2 * self.keys_delta == self.delta
         return text if is_half or not self.is_said else f"{text}, keys_delta={argument(self.keys_delta)}"
 
+    def takes(self, claim: Claim) -> bool:  # noqa: ARG002
+        """Return whether such a claim is accepted, if enough is left."""
+        return True
+
     def cost(self, claim: Claim) -> Cost:
         loss, rho = claim.cost("epsilon") if claim._has_epsilon else None, claim.cost("rho")
         return Cost(loss, self.order * rho if loss is None else min(loss, self.order * rho), claim.delta)
@@ -189,6 +193,10 @@ class Sums:
         total = f"{self.unit}={argument(self.total)}"
         return total if self.delta is None else f"{total}, delta={argument(self.delta)}"
 
+    def takes(self, claim: Claim) -> bool:
+        """Return whether such a claim is accepted, if enough is left."""
+        return claim._has_epsilon or self.unit == "rho"
+
     def cost(self, claim: Claim) -> Cost:
         return Cost(claim.cost(self.unit), Fraction(0), claim.delta)
 
@@ -252,14 +260,10 @@ class State(NamedTuple):
         """The guarantee of (epsilon, delta), with the largest rho that fits into all of it. None: another budget."""
         return self.account if isinstance(self.account, Guarantee) else None
 
-    def takes(self, claim: Claim) -> bool:
-        """Return whether the budget accepts such a claim, if enough is left."""
-        return claim._has_epsilon or isinstance(self.account, Guarantee) or self.account.unit == "rho"
-
     def has_room(self, claims: Iterable[Claim]) -> bool:
         """Return whether a release with these claims would fit."""
         claims = list(claims)
-        if not all(map(self.takes, claims)):
+        if not all(map(self.account.takes, claims)):
             return False
         account = self.account.fixed_by(claims) if self.is_fresh else self.account
         return account != self.account or account.fits(sum_of(map(account.cost, claims)), self.left)

@@ -68,19 +68,25 @@ def _function(tree: Tree) -> str:
         return "pl.len()"
     columns = [*dict.fromkeys(nodes.of_kind(tree, "Column"))]
     column = f"pl.col({code_of(*columns) or '…'})"
-    match tree:
-        case {"Agg": kind}:
-            name = nodes.function_name(next(iter(kind)))
-        case {"Function": {"function": function}}:
-            name = nodes.function_of(function)[0]
-        case _:
-            return f"{column}.…"
+    name = _name_of(tree)
+    if name is None:
+        return f"{column}.…"
     method = getattr(pl.col(columns[0]), name, None) if len(columns) == 1 else None
     try:
         is_it = method is not None and nodes.tree_of(method()) == tree
     except TypeError:  # it has parameters
         is_it = False
     return f"{column}.{name}()" if is_it else f"{column}.…"
+
+
+def _name_of(tree: Tree) -> str | None:
+    """Return the name of the function that a tree calls last."""
+    match tree:
+        case {"Agg": kind}:
+            return nodes.function_name(next(iter(kind)))
+        case {"Function": {"function": function}}:
+            return nodes.function_of(function)[0]
+    return None
 
 
 def private_call(expr: object) -> str:
@@ -93,14 +99,8 @@ def private_call(expr: object) -> str:
         return ""
     tree = tree["Alias"][0] if isinstance(tree, dict) and "Alias" in tree else tree
     columns = [*dict.fromkeys(nodes.of_kind(tree, "Column"))]
-    match tree:
-        case {"Agg": kind}:
-            name = nodes.function_name(next(iter(kind)))
-        case {"Function": {"function": function}}:
-            name = nodes.function_of(function)[0]
-        case _:
-            return ""
-    is_one = len(columns) == 1 and hasattr(pl.col(columns[0]).dp, name)  # type: ignore[attr-defined]
+    name = _name_of(tree)
+    is_one = name is not None and len(columns) == 1 and hasattr(pl.col(columns[0]).dp, name)  # type: ignore[attr-defined]
     return f"pl.col({code_of(*columns)}).dp.{name}(…) is private. " if is_one else ""
 
 

@@ -822,10 +822,11 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
 
     If that depends on the budget, queries of named data sets are those whose answers are cached, if there are any.
     """
-    budget, datasets = queries[0].budget, {query._planned.pipeline.dataset for query in queries}
+    budget = queries[0].budget
+    datasets = {name for query in queries if (name := query._planned.pipeline.dataset) is not None}
     if budget is None:
         return _scaled_at(queries, epsilon, rho, delta, None)
-    for before, stored in budget._cached({name for name in datasets if name is not None}):
+    for before, stored in budget._cached(datasets) if datasets else ():
         with suppress(ValueError):  # in another state, other queries were possible
             found = _scaled_at(queries, epsilon, rho, delta, before)
             known = {(one.dataset, one.words, one.loss) for one in stored}

@@ -341,19 +341,17 @@ def strangers(port: int) -> list[str]:
 def started(folder: Path) -> tuple[subprocess.Popen[str], int, str]:
     """Return the planner's process, its port, and its address. Another process may take a port that was free."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
-    for attempt in range(3):
+    for _ in range(3):
         port = free_port()
         command = [sys.executable, "-m", "dp_polars", "plan", "visits.parquet", "--no-browser", "--port", str(port)]
         server = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
-        try:
+        with contextlib.suppress(TimeoutError):
             return server, port, address(server)
-        except TimeoutError:
-            server.wait(20)
-            if attempt == 2:
-                raise
-    raise AssertionError
+        server.wait(20)
+    msg = "the planner printed no address, at three ports"
+    raise TimeoutError(msg)
 
 
 def at_width(width: int, pictures: Path | None) -> list[str]:
