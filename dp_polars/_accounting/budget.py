@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -313,10 +314,10 @@ class Budget:
             for one in ledger.read_charges(connection, head) if answers else ():
                 states.setdefault(one.microseconds, last)
                 last = State(self._account, _spent_until(one), is_fresh=False)
-            of = dict[int, list[StoredQuery]]()
+            moments, of = sorted(states), dict[int, list[StoredQuery]]()
             for answer in reversed(answers):
-                if before := [moment for moment in states if moment <= answer.microseconds]:
-                    of.setdefault(max(before), []).append(answer.query)
+                if before := bisect_right(moments, answer.microseconds):
+                    of.setdefault(moments[before - 1], []).append(answer.query)
             return [(states[moment], queries) for moment, queries in of.items()]
 
         return self._in_ledger(read)
