@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import Floats, Ints, begin_runs, marked_so_far, numbered
+from dp_polars._base.numbers import Floats, Ints, numbered, reduced, run_lengths
 from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.people import AlikeSpecs, labels_of, weight_name
 from dp_polars._mechanisms.person_weights import ARRAYS, UNIT_BITS, PersonWeight, part_of
@@ -115,17 +116,26 @@ class _Table:
             found: Ints = np.einsum("ij->j", numbers.reshape(-1, self.groups))  # several times as fast as `sum`
             return found
         found = np.zeros(self.groups, np.int64)
-        np.add.at(found, self.pairs % self.groups, numbers)
+        np.add.at(found, self._group_of_pair, numbers)
         return found
 
     def _by_person(self, numbers: Ints) -> Ints:
         """Add up by person, and return each place's person total."""
         if self.pairs is None:
             return np.repeat(numbers.reshape(-1, self.groups).sum(axis=1), self.groups)
-        owner = marked_so_far(begin_runs(self.pairs // self.groups)) - 1
-        found = np.zeros(owner.max(initial=-1) + 1, np.int64)
-        np.add.at(found, owner, numbers)
-        return found[owner]
+        of_each: Ints = np.repeat(reduced(np.add, numbers, self._pairs_of_person), self._pairs_of_person)
+        return of_each
+
+    @cached_property
+    def _group_of_pair(self) -> Ints:
+        assert self.pairs is not None
+        return self.pairs % self.groups
+
+    @cached_property
+    def _pairs_of_person(self) -> Ints:
+        """How many pairs each person has; those of one person lie side by side."""
+        assert self.pairs is not None
+        return run_lengths(self.pairs // self.groups)
 
     def _contributing(self, kind: AlikeSpecs) -> NDArray[np.bool_] | None:
         """Return the contributing rows. None: all rows."""
