@@ -21,10 +21,11 @@ settings.register_profile(
 settings.load_profile("no deadline")
 
 
-# Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all.
+# Of a test's cases the quick run tries so many, always the same ones; with `--part-by TEXT` the text decides which ones,
+# and of all others a sixteenth stays. `-m ''` tries all.
 MOST_CASES = 2
-# Of engines more, for runs that try nothing else; of the suite that every way of Polars passes, one for each way.
-MOST_OF = {"tests/spark": 1 / 6, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}
+# Of databases more, for runs that try nothing else; of Spark, and of the suite that every way of Polars passes, fewer.
+MOST_OF = {"tests/spark": 1 / 20, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}
 # Files of which each case is a mechanism of its own.
 OF_EACH = {"test_quick_laws.py"}
 
@@ -64,16 +65,20 @@ def pytest_runtest_call(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    cases, by, rest = {}, config.getoption("--eighth-by"), set()
+    cases, by, rest = {}, config.getoption("--part-by"), set()
+
+    def drawn(item):
+        return crc32((item.nodeid if by is None else f"{by} {item.nodeid}").encode())
+
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, alike in cases.items():
         share = next((share for path, share in MOST_OF.items() if name.startswith(path)), None)
         most = MOST_CASES if share is None else max(1, round(len(alike) * share))
         if alike[0].path.name not in OF_EACH:
-            for item in sorted(alike, key=lambda item: crc32(item.nodeid.encode()))[most:]:
+            for item in sorted(alike, key=drawn)[most:]:
                 item.add_marker("alike")
-                if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 8:
+                if by is not None and drawn(item) % 16:
                     rest.add(item)
     items[:] = [item for item in items if item not in rest]
     config.hook.pytest_deselected(items=[*rest])
@@ -89,7 +94,7 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
-    parser.addoption("--eighth-by", metavar="TEXT", help="of alike cases try an eighth, the same for the same text")
+    parser.addoption("--part-by", metavar="TEXT", help="the text decides which cases of a test run; see MOST_CASES")
     parser.addoption("--noise-by", metavar="TEXT", help="draw the same noise for the same text, not other in each run")
     parser.addoption(
         "--dpbench",
