@@ -21,8 +21,8 @@ settings.register_profile(
 settings.load_profile("no deadline")
 
 
-# Of a test's cases the quick run tries so many, always the same ones; with `--part-by TEXT` the text decides which ones,
-# and of all others a sixteenth stays. `-m ''` tries all.
+# Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all.
+# With `--part-by TEXT` the text decides which ones, and of all others a sixteenth stays.
 MOST_CASES = 2
 # Of databases more, for runs that try nothing else; of Spark, and of the suite that every way of Polars passes, fewer.
 MOST_OF = {"tests/spark": 1 / 20, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}

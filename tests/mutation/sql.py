@@ -161,6 +161,8 @@ MUTANTS = [
     _gate("_engines/sql/reading:_Reader.seen", "_named((key for key in part.group_by if isinstance(key, _ops.Field)), named)",
         'frozenset(getattr(key, "name", "") for key in part.group_by)',
         "a window by the partner of a left join holds several people", "-k 'refused_by_name'"),
+    _gate("_Reader.looked_up", "isinstance(node.rel, _ops.Project)", "False",
+        "a column of another table about people is taken for facts", "-k 'refused_by_name'"),
     _gate("_Reader.made", "part not in in_windows", "False", "a reduction of all rows stands in what a join gives",
         "-k 'refused_by_name'"),
     _gate("_engines/sql/reading:_pairs", "_is_of_one_type(*sides)", "True", "people are joined by numbers of two types",

@@ -179,6 +179,7 @@ TAKEN = {
         ibis.memtable(FRAME).union(ibis.memtable(FRAME).filter(ibis._.q > 1)), "p"
     ),
     "what is cached": lambda t, _: cached(t.group_by("p").aggregate(n=t.count())).filter(ibis._.n > 1),
+    "a column that is all of a table": lambda t, u: t.filter(t.q.isin(u.select("y").y)),
     "persons that others know": lambda t, u: t.filter(((t.p == u.p) & (u.y > 5)).any()),
 }
 REFUSED = {
@@ -195,6 +196,10 @@ REFUSED = {
         lambda t, _: t.filter(t.q.isin(t.filter(t.b).q)),
         r"`\.isin\(…\)` of another table brings in",
     ),
+    # Ibis makes tables of these columns, without the person.
+    "a column of another table about people": (lambda t, u: t.filter(t.q.isin(u.y)), "a table about people"),
+    "what is made of it": (lambda t, u: t.mutate(z=t.q.notin(u.y + 1)), "a table about people"),
+    "its only value": (lambda t, u: t.filter(t.q == u.y.as_scalar()), "a table about people"),
     "another table's rows": (lambda t, u: t.filter((t.q == u.p).any()), r"`\.any\(\)` of another table brings in"),
     "counts of values": (
         lambda t, _: t.q.value_counts().rename(p="q_count"),
@@ -595,6 +600,8 @@ def test_no_row_of_preprocessing_raises_on_duckdb():
         table.filter(number > 2),
         table.filter(number + 1 > 2, number + 2 > 2),
         table.mutate(z=table.big * table.big + 1),
+        table.filter((table.big << table.big) > 0),
+        table.mutate(z=ibis.ifelse(table.x > 0, table.big >> table.p, table.big << 62)),
         table.mutate(z=table.x.log() + 1 / table.x),
         table.mutate(z=table.s.as_date("%Y"), y=table.d + ibis.interval(years=10**6)),
         table.mutate(z=table.x.lag().over(group_by="p", order_by=number)),

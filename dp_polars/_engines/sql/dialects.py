@@ -391,14 +391,17 @@ class Dialect:
             raise ValueError(msg)
 
 
-_FALLIBLE = (_sql.Add, _sql.Div, _sql.Func, _sql.IntDiv, _sql.Mod, _sql.Mul, _sql.Neg, _sql.Sub)
+_FALLIBLE = (
+    *(_sql.Add, _sql.BitwiseLeftShift, _sql.BitwiseRightShift, _sql.Div, _sql.Func, _sql.IntDiv, _sql.Mod, _sql.Mul),
+    *(_sql.Neg, _sql.Sub),
+)
 # DuckDB rejects these in a TRY, or handles their parts separately.
 _NOT_IN_TRY = (_sql.AggFunc, _sql.Lambda, _sql.Query, _sql.Subquery, _sql.Unnest, _sql.Explode, _sql.Window)
 _CHOICES = (_sql.And, _sql.Case, _sql.Coalesce, _sql.If, _sql.Or)
 
 
 def _lenient(backend: Backend, table: Table) -> Table:
-    """Return the rows of an expression, with null if a function, a cast or a sum of two values raises.
+    """Return the rows of an expression, with null if a function, a cast or arithmetic on a row's values raises.
 
     Each such node has its own TRY. DuckDB moves an expression out of two nested TRYs, but not if it is a TRY itself.
     Aggregates and windows can't be wrapped. Expressions that DuckDB rejects this way stay unchanged.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -211,7 +212,11 @@ class _Reader:
                 of_others = isinstance(part, (_ops.Subquery, _ops.Unnest, *_OF_SEVERAL))
                 found += [Seen(kinds.UNKNOWN, shown(part))] if of_others else self.seen(part, named)
             table, pairs = table.parent, _pairs(table.predicates, named, _names_of(table.parent))
-        return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node), seen=found)
+        right = self.step(table)
+        if isinstance(node.rel, _ops.Project):
+            # Ibis makes a table of the column. Nobody left the others out, which tell whether it is about people.
+            right = replace(right, columns=[*right.columns, *table.parent.fields])
+        return _joined(below, right, below.columns, {}, pairs, join=shown(node), seen=found)
 
     def join(self, node: Node) -> PlanNode:
         """Return a join of several tables as joins of two. Columns of later tables are renamed if names clash."""
