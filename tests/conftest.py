@@ -22,7 +22,7 @@ settings.load_profile("no deadline")
 
 
 # Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all.
-# With `--part-by TEXT` the text decides which ones, and of all others a sixteenth stays.
+# With `--part-by TEXT` it is one of them, which the text chooses, and of all others a sixteenth.
 MOST_CASES = 2
 # Of databases more, for runs that try nothing else; of Spark, and of the suite that every way of Polars passes, fewer.
 MOST_OF = {"tests/spark": 1 / 20, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config, items):
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, alike in cases.items():
         share = next((share for path, share in MOST_OF.items() if name.startswith(path)), None)
-        most = MOST_CASES if share is None else max(1, round(len(alike) * share))
+        most = max(1, round(len(alike) * share)) if share is not None else MOST_CASES if by is None else 1
         if alike[0].path.name not in OF_EACH:
             for item in sorted(alike, key=drawn)[most:]:
                 item.add_marker("alike")
@@ -94,7 +94,7 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
-    parser.addoption("--part-by", metavar="TEXT", help="the text decides which cases of a test run; see MOST_CASES")
+    parser.addoption("--part-by", metavar="TEXT", help="the text chooses the cases of each test: see MOST_CASES")
     parser.addoption("--noise-by", metavar="TEXT", help="draw the same noise for the same text, not other in each run")
     parser.addoption(
         "--dpbench",
