@@ -25,7 +25,7 @@ settings.load_profile("no deadline")
 # With `--part-by TEXT` it is one of them, which the text chooses, and of all others a sixteenth.
 MOST_CASES = 2
 # Of databases more, for runs that try nothing else; of Spark, and of the suite that every way of Polars passes, fewer.
-MOST_OF = {"tests/spark": 1 / 20, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}
+MOST_OF = {"tests/spark": 1 / 20, "tests/sql": 1 / 12, "tests/engines/test_conformance.py": 0}
 # Files of which each case is a mechanism of its own.
 OF_EACH = {"test_quick_laws.py"}
 
