@@ -285,6 +285,9 @@ class _Walk:
                 self._check_beside(one, names, step.join, is_left=place == 0)
                 self.facts.append((one, step.inputs[1 - place], step.join))
             else:
+                if step.pairs is not None and unit is not None and of is not None and place:
+                    # Its people are in a column of another name, but it has a column of the unit's name, too.
+                    self._check_beside(one, unit.all - of.all, step.join, is_left=False)
                 self.check(one, of)
 
     def _check_beside(self, table: PlanNode, names: frozenset[str], join: str, *, is_left: bool) -> None:

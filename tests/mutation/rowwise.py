@@ -98,6 +98,7 @@ MUTANTS = [
         "rows of the same table are joined by other columns"),
     _preprocessing("_Walk._check_beside", "not names.isdisjoint(one.columns)", "False",
         "a second unit is joined by other columns"),
+    _preprocessing("_Walk.check", "unit.all - of.all", "frozenset()", "people are looked up by another column than their own"),
     _preprocessing("_Walk.check_rows", "if one.several: self._refuse(SEVERAL, one.several)", "",
         "a row becomes several people"),
     _preprocessing("kind_of_function", "name in nodes.BY_ROW", "name not in nodes.PLACING", "functions on no list pass"),

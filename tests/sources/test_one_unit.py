@@ -27,8 +27,8 @@ def concat(one, other):
 
 # Plans whose unit is the patient.
 REFUSED = {
-    "a join with other columns": lambda v: v().join(v(), **BY_DOCTOR),
-    "an anti join": lambda v: v().join(v(), **BY_DOCTOR, how="anti"),
+    "a join with other columns": lambda v: v().join(v().drop("patient"), **BY_DOCTOR),
+    "an anti join": lambda v: v().join(v().drop("patient"), **BY_DOCTOR, how="anti"),
     "a join with groups": lambda v: v().join(v().group_by("doctor").agg(n=pl.len()), **BY_DOCTOR),
     "a join with a window": lambda v: v().join(
         v().select(who="doctor", n=pl.len().over("doctor")), left_on="patient", right_on="who"
@@ -44,7 +44,7 @@ REFUSED = {
     "a computed column of what was swapped": lambda v: concat(
         v(), v().rename(SWAPPED).select("patient", "doctor", "ward", "cents")
     ).with_columns(patient=patient + 0),
-    "what is cached": lambda v: v().cache().join(v().cache().filter(cents > 5), **BY_DOCTOR),
+    "what is cached": lambda v: v().cache().join(v().cache().filter(cents > 5).drop("patient"), **BY_DOCTOR),
     "a filter of each": lambda v: concat(v().filter(cents > 5), v().filter(cents < 7).with_columns(patient="doctor")),
 }
 ACCEPTED = {

@@ -325,6 +325,9 @@ MIXING = {
     "busy wards": lambda t: t.V.join(t.V.group_by("ward").agg(n=pl.len()).filter(c.n > 9), on="ward", how="semi"),
     "self-join": lambda t: t.V.join(t.V.select("ward", c2="cost"), on="ward"),
     "a second unit beside": lambda t: t.V.join(t.P.with_columns(age=c.born - 1940), on="age"),
+    "a second unit in another column": lambda t: t.V.join(
+        t.P.with_columns(knows=c.born - 1930), left_on=U, right_on="knows"
+    ),
     "a second unit instead": lambda t: t.V.drop(U).join(t.P.rename({"born": "age"}), on="age"),
     "renamed there and back": lambda t: (
         t.V.rename({U: "p", "age": U}).with_columns(m=c.cost.mean().over(U)).rename({U: "age", "p": U})

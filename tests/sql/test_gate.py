@@ -214,6 +214,11 @@ REFUSED = {
         lambda t, u: t.left_join(u, [t.p == u.p, t.q == u.p]).join(of := u.view(), ibis._.q == of.p).select("p", "i"),
         "a table about people",
     ),
+    "a join by another column, beside one of the unit's name": (
+        lambda t, u: t.join(u, t.p == u.y, rname="{name}_of_u"),
+        "a table about people",
+    ),
+    "people in another column": (lambda t, u: t.filter(t.p.isin(u.y)), "a table about people"),
     "a join with computed people": (lambda t, u: t.join(u, t.p == u.p + 1), "a table about people"),
     "a join of two types": (
         lambda t, u: t.join(of := u.mutate(p=u.p.cast("float64")), t.p == of.p),
