@@ -66,6 +66,7 @@ def pytest_runtest_call(item):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     cases, by, rest = {}, config.getoption("--part-by"), set()
+    of_most = MOST_CASES if by is None else 1
 
     def drawn(item):
         return crc32((item.nodeid if by is None else f"{by} {item.nodeid}").encode())
@@ -74,7 +75,7 @@ def pytest_collection_modifyitems(config, items):
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, alike in cases.items():
         share = next((share for path, share in MOST_OF.items() if name.startswith(path)), None)
-        most = max(1, round(len(alike) * share)) if share is not None else MOST_CASES if by is None else 1
+        most = of_most if share is None else max(1, round(len(alike) * share))
         if alike[0].path.name not in OF_EACH:
             for item in sorted(alike, key=drawn)[most:]:
                 item.add_marker("alike")

@@ -286,7 +286,8 @@ class _Walk:
                 self.facts.append((one, step.inputs[1 - place], step.join))
             else:
                 if step.pairs is not None and unit is not None and of is not None and place:
-                    # Its people are in a column of another name, but it has a column of the unit's name, too.
+                    # Its people are in a column of another name, but it has a column of the unit's name, too: either
+                    # may say whose a row is.
                     self._check_beside(one, unit.all - of.all, step.join, is_left=False)
                 self.check(one, of)
 

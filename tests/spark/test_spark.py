@@ -1004,7 +1004,7 @@ def release_twice_with_slow_tasks(folder, master):
     for to_file in (True, False):
         own = Path(folder) / f"to file {to_file}"
         own.mkdir()
-        assert release_logged(spark, own, 0, to_file=to_file, first=partial(time.sleep, 30)) > 0
+        assert release_logged(spark, own, 0, to_file=to_file, first=partial(time.sleep, 45)) > 0
     spark.stop()
 
 
