@@ -223,9 +223,9 @@ class Cube(Unchanging):
     def nonnegative(self) -> Cube:
         """Return a cube near to this one in which no number of a table is negative: its answers still agree.
 
-        With the extra `dp-polars[synthetic]` its tables are those of one distribution: of all those nearest to the
-        tables of this cube, weighted by the noise, the one of the largest entropy. Few people in many cells are then
-        far less off than in this cube. Without the extra, or if the distribution would have more than 2²¹ numbers, or
+        With the extra `dp-polars[synthetic]` its tables are those of one distribution, the one of the largest entropy
+        that is near to the tables of this cube for their noise. Few people in many cells are then far less off than in
+        this cube. Without the extra, or if the distribution would have more than 2²¹ numbers, or
         is further off than the noise explains, the tables are the nearest ones without negative numbers.
 
         Its numbers are *biased*: small ones are too large on average. The intervals stay those of this cube, clipped at
@@ -258,7 +258,7 @@ class Cube(Unchanging):
         plan, found = self._plan, None
         measured = self._measured
         if is_installed() and cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
-            model = fit(plan.sizes, measured, degrees=plan.degrees)
+            model = fit(plan.sizes, measured)
             if model.off <= plan.degrees:  # the mean of what the noise makes
                 found = plan.of_distribution(
                     {axes: model.table(axes).reshape(plan.shape(axes)) for axes in plan.tables}
@@ -271,7 +271,7 @@ class Cube(Unchanging):
     def rows(self, n: int) -> pl.DataFrame:
         """Return n synthetic rows that agree with the tables of this cube, but for chance and negative numbers.
 
-        They are drawn from the distribution of the largest entropy with these tables, as those of
+        They are drawn from the distribution of the largest entropy that is near to these tables, as for
         `PrivateFrame.synthetic`. Each call draws others. It needs the extra `dp-polars[synthetic]`. A TypeError for a
         cube without tables; a ValueError if the model of all tables would be larger than 2²¹ numbers.
         """
@@ -292,7 +292,7 @@ class Cube(Unchanging):
                 "Hint: fewer tables; or private.synthetic(…), which chooses the tables that matter."
             )
             raise ValueError(msg)
-        return fit(plan.sizes, measured, degrees=plan.degrees)
+        return fit(plan.sizes, measured)
 
     @property
     def _measured(self) -> list[Measured]:

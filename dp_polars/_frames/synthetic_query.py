@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
@@ -130,11 +131,13 @@ class SyntheticWork(Work):
         }
         rounds = [query for query in queries if isinstance(query, ChosenTables)]
 
-        def claim_of(axes: Axes | None, part: Fraction) -> Claim:
-            chosen, choices = rounds
-            if axes is None:
-                return choices.of_part(part)
+        @cache
+        def of_chosen(axes: Axes, part: Fraction) -> Claim:
+            chosen = rounds[0]
             return of_table(self.protection, plan.sizes, axes, Count(chosen.counted, chosen.terms.times(part))).claim
+
+        def claim_of(axes: Axes | None, part: Fraction) -> Claim:
+            return rounds[1].of_part(part) if axes is None else of_chosen(axes, part)
 
         first = [query.claim for query in queries if not isinstance(query, ChosenTables)]
         measured = plan.measured(tables, first, claim_of)

@@ -24,8 +24,6 @@ from dp_polars._mechanisms.selection import best_rows
 
 # Counts, and those of a model, are clipped to this. Then a difference of two, in units of 1/`UNITS`, has 64 bits.
 _LARGEST_COUNT = 2**45
-# So large may a model become by places for tables that may follow: a step of its fit takes about a millisecond.
-_SMALL_MODEL = 2**16
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,7 @@ class AdaptivePlan:
         found = [_noisy(axes, tables[axes], claim) for axes, claim in zip(self.first, first, strict=True)]
         if not self.rounds:
             return found
-        places = self._places(found)
-        model, left, units = fit(self.sizes, found, places=places), self.rounds, 1
+        model, left, units = fit(self.sizes, found), self.rounds, 1
         while left:
             units = units if left >= 2 * units else left  # a rest of less than a round is added to this one
             left, part = left - units, Fraction(units, self.rounds)
@@ -63,8 +60,7 @@ class AdaptivePlan:
             claims = {axes: claim_of(axes, part) for axes in self._allowed(found, self.rounds - left)}
             axes = self.chosen(tables, model, claims, claim_of(None, part))
             found.append(_noisy(axes, tables[axes], claims[axes]))
-            places = places if axes in places else self._places(found)
-            before, model = model, fit(self.sizes, found, model, places)
+            before, model = model, fit(self.sizes, found, model)
             changed = float(np.abs(model.table(axes) - before.table(axes)).sum())
             if changed <= _expected(found[-1].noise, len(tables[axes])):
                 units = self._units(units, left, found)
@@ -96,15 +92,6 @@ class AdaptivePlan:
             expected = math.floor(_expected(noise, len(tables[axes])) * UNITS)
             scores[place] = weights[axes] * (_distance(tables[axes], modelled[axes]) - expected)
         return scores
-
-    def _places(self, measured: Sequence[Measured]) -> set[Axes]:
-        """Return tables for which a model of those measured has places: as many as it may hold, and stay small."""
-        found = {one.axes for one in measured}
-        most = max(cells_of(self.sizes, found), min(_SMALL_MODEL, self.most_cells))
-        for axes, _ in self.weights:
-            if cells_of(self.sizes, {*found, axes}) <= most:
-                found.add(axes)
-        return found
 
     def _allowed(self, measured: Sequence[Measured], used: int) -> list[Axes]:
         """Return the tables that keep the model within the part of its size that is due by now."""

@@ -14,7 +14,6 @@ import pytest
 import dp_polars as dpp
 from dp_polars._frames import synthetic_query
 from dp_polars._mechanisms import adaptive_tables
-from dp_polars._mechanisms.graphical_models import cells_of
 from tests.helpers.needs import IS_OLD, need
 from tests.privacy.test_synthetic import Anything
 
@@ -236,23 +235,6 @@ def test_no_table_makes_the_model_larger_than_it_may_be(mbi):
     made = query.release()
     pairs = {tuple(names) for names in made.measured if len(names) > 1}
     assert 1 <= len(pairs) <= 2  # of 36 numbers each; three in a chain would have 108
-
-
-@pytest.mark.parametrize(("most", "fewest"), [(10**6, 6), (12, 4)])
-def test_a_model_has_places_for_tables_that_may_follow(mbi, people, most, fewest, monkeypatch):
-    seen = []
-
-    class Noted(Anything):
-        def __init__(self, sizes, measured, warm_start=None, places=()):
-            super().__init__(sizes, measured)
-            seen.append(({one.axes for one in measured}, places))
-
-    monkeypatch.setattr(adaptive_tables, "fit", Noted)
-    people.dp.protect("p", max_groups=1).synthetic(DIMENSIONS, rho=1, max_model_size=most).release()
-    for known, places in seen:
-        assert known <= places
-        assert cells_of((5, 2, 2), places) <= max(cells_of((5, 2, 2), known), most)
-    assert min(len(places) for _, places in seen) == fewest
 
 
 def test_it_is_released_without_rows_in_a_pickle(mbi, people):
