@@ -22,7 +22,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._mechanisms.residuals import Axes, Noise
 
-#: `numpy.einsum` has a letter for each dimension.
+#: Each round looks at all pairs of dimensions: 1,225 pairs of 50.
 MOST_DIMENSIONS = 50
 # A number of the model is off its noisy count by this part of the noise, times its potential. If it is larger, models
 # know less of what was measured; if it is smaller, fits take longer, and are no better (`benchmarks/RESULTS.md`).

@@ -36,7 +36,7 @@ PEOPLE = [{"max_groups": 1}, {"max_rows": 1}, {"max_rows": 2}, {"max_groups": 2,
 class Anything:
     """A model that is any function of the noisy tables, and far off where it can be."""
 
-    def __init__(self, sizes, measured, warm_start=None, places=()):
+    def __init__(self, sizes, measured, warm_start=None):
         seen = [(one.axes, one.noise.rate, one.counts.tolist()) for one in measured]
         self.random, self.sizes, self.total = random.Random(repr(seen)), sizes, 5.0
         self.tables = {}
