@@ -223,10 +223,10 @@ class Cube(Unchanging):
     def nonnegative(self) -> Cube:
         """Return a cube near to this one in which no number of a table is negative: its answers still agree.
 
-        With the extra `dp-polars[synthetic]` its tables are those of one distribution, the one of the largest entropy
-        that is near to the tables of this cube for their noise. Few people in many cells are then far less off than in
-        this cube. Without the extra, or if the distribution would have more than 2²¹ numbers, or
-        is further off than the noise explains, the tables are the nearest ones without negative numbers.
+        With the extra `dp-polars[synthetic]` its tables are those of one distribution: of the largest entropy, and near
+        to the tables of this cube, weighted by the noise. Few people in many cells are then far less off than in this
+        cube. Without the extra, or if the distribution would have more than 2²¹ numbers, or is further off than the
+        noise explains, the tables are the nearest ones without negative numbers.
 
         Its numbers are *biased*: small ones are too large on average. The intervals stay those of this cube, clipped at
         0 (the number without noise is not below 0): so each holds as often as before, and a number need not lie in the

@@ -1,8 +1,8 @@
 """Graphical models of noisy tables (McKenna, Sheldon & Miklau 2019, arXiv 1901.09136).
 
 A model is the distribution of the largest entropy that has the tables, but for a part of their noise: regularized as by
-Dudík, Phillips & Schapire (2007, JMLR 8:1217). `mbi` gives the size of models, and their rows. All of it follows from
-what was released, so no guarantee depends on it, or on its floats.
+Dudík, Phillips & Schapire (2007, JMLR 8:1217). `mbi` draws their rows. All of it follows from what was released, so no
+guarantee depends on it, or on its floats.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class _Part(NamedTuple):
     """An array of a sum: how it lies among the first dimensions of the sum, up to its own last one."""
 
     array: int
-    order: Axes  # of its own dimensions
+    order: Axes  # of its own dimensions, as they are in the sum
+    back: Axes  # the inverse of that order
     shape: Axes  # with 1 for each dimension that it lacks
     lacking: Axes
 
@@ -153,16 +154,15 @@ class _Sum:
 
     def of(self, arrays: Sequence[Floats]) -> Floats:
         added = np.zeros(())
-        for array, order, shape, _ in self.parts:
-            longer = added.reshape(added.shape + (1,) * (len(shape) - added.ndim))
-            added = longer + arrays[array].transpose(order).reshape(shape)
-        return np.broadcast_to(added.reshape(added.shape + (1,) * (len(self.shape) - added.ndim)), self.shape)
+        for part in self.parts:
+            added = _longer(added, len(part.shape)) + arrays[part.array].transpose(part.order).reshape(part.shape)
+        return np.broadcast_to(_longer(added, len(self.shape)), self.shape)
 
     def back(self, joint: Floats, found: list[Any]) -> None:
         """Sum an array of this shape over what each part lacks, in turn, and put it in the place of the part."""
-        for array, order, shape, lacking in reversed(self.parts):
-            joint = _summed(joint, tuple(range(len(shape), joint.ndim)))
-            found[array] = _summed(joint, lacking).transpose(np.argsort(order))
+        for part in reversed(self.parts):
+            joint = _summed(joint, tuple(range(len(part.shape), joint.ndim)))
+            found[part.array] = _summed(joint, part.lacking).transpose(part.back)
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,10 @@ class _Elimination:
         return float(logs), [one.ravel() for one in found[: len(tables)]]
 
 
+def _longer(array: Floats, dimensions: int) -> Floats:
+    return array.reshape(array.shape + (1,) * (dimensions - array.ndim))
+
+
 def _summed(array: Floats, axes: Axes) -> Floats:
     return array.sum(axis=axes) if axes else array
 
@@ -210,7 +214,8 @@ def _elimination(sizes: Axes, tables: tuple[Axes, ...], remaining: Axes = ()) ->
             first = axes[: axes.index(inside[-1]) + 1] if inside else ()
             shape = tuple(sizes[axis] if axis in inside else 1 for axis in first)
             lacking = tuple(place for place, axis in enumerate(first) if axis not in inside)
-            parts.append(_Part(array, tuple(map(left[array].index, inside)), shape, lacking))
+            order, back = tuple(map(left[array].index, inside)), tuple(map(inside.index, left[array]))
+            parts.append(_Part(array, order, back, shape, lacking))
         parts.sort(key=lambda one: len(one.shape))
         return _Sum(tuple(sizes[axis] for axis in axes), tuple(parts))
 

@@ -310,11 +310,11 @@ def related(people):
     return pl.DataFrame(columns)
 
 
-@pytest.mark.parametrize(("people", "many", "part", "of_nearest"), [(1000, 8, 0.75, 0.875), (30_000, 16, 1.01, 1.01)])
-def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, many, part, of_nearest, monkeypatch):
+@pytest.mark.parametrize(("people", "many", "part"), [(1000, 8, 0.75), (30_000, 36, 1.01)])
+def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, many, part, monkeypatch):
     rows, pairs = related(people), list(itertools.combinations("abcdef", 2))
     query = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02)
-    # One ratio is 0.70 or 0.993, with a standard deviation of 0.037 or 0.015: 8 or 16 are 4 of theirs away.
+    # One ratio is 0.70 or 0.993, with a standard deviation of 0.037 or 0.015: 8 or 36 are 4 of theirs away.
     cubes = [query.release() for _ in range(many)]
 
     def off(several):
@@ -327,7 +327,7 @@ def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, m
     found = off([cube.nonnegative() for cube in cubes])
     assert found < part * off(cubes)
     monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
-    assert found < of_nearest * off([cube.nonnegative() for cube in cubes])
+    assert found < (1 + part) / 2 * off([cube.nonnegative() for cube in cubes])
 
 
 def test_what_the_noise_does_not_explain_is_no_distribution(mbi, sparse, monkeypatch):

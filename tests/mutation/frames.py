@@ -483,9 +483,11 @@ MUTANTS = [
     of("mechanisms/test_adaptive_tables.py")("_distance",
         "(int((apart >> 32).sum()) << 32) + int((apart & (2**32 - 1)).sum())", "int(apart.sum())",
         "sums of scores wrap around", "::test_scores_are_exact"),
-    of("mechanisms/test_graphical_models.py")("_mechanisms/graphical_models:fit", "total * np.concatenate(shares) - wanted + bent", "total * np.concatenate(shares) - wanted",
+    of("mechanisms/test_graphical_models.py")("_mechanisms/graphical_models:fit",
+        "total * np.concatenate(shares) - wanted + bent", "total * np.concatenate(shares) - wanted",
         "potentials of a model have no bounds", "::test_a_fit_is_where_each_number_is_off_by_its_potential"),
-    of("mechanisms/test_graphical_models.py")("_mechanisms/graphical_models:fit", "np.argsort(one.axes)", "np.arange(len(one.axes))",
+    of("mechanisms/test_graphical_models.py")("_mechanisms/graphical_models:fit",
+        "np.argsort(one.axes)", "np.arange(len(one.axes))",
         "dimensions of a table in another order are mixed up",
         "::test_a_fit_is_where_each_number_is_off_by_its_potential"),
 ]
