@@ -105,6 +105,7 @@ def test_weighed_numbers_are_those_of_polars(spark, few_tasks, unit, turn):
     parts = counting.histograms(rows, unit, Groups.of(rows, keys), specs, 1)
     assert len(parts) == 1  # one pass
     found = pl.concat([to_polars(part) for part in parts])
+    assert not found["spec"].has_nulls()  # no row of no statistic
     found = found.group_by("spec", "group", "code").agg(pl.col("count").sum())
     expected = polars_engine.count(frame.lazy(), unit, keys, specs)
     in_part = [(one.weights % (1 << spec.bits) != 0).any() for one, spec in zip(expected, specs, strict=True)]
