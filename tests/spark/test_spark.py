@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -442,6 +442,7 @@ def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path
 
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
+@example([2, 9, 1], [3, 3, 3], 3)  # one group in all tables
 def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     groups = np.repeat(np.arange(len(sizes)) * 3, sizes)
     markers = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
