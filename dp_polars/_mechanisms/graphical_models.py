@@ -24,8 +24,10 @@ from dp_polars._mechanisms.residuals import Axes, Noise
 
 #: Each round looks at all pairs of dimensions: 1,225 pairs of 50.
 MOST_DIMENSIONS = 50
-# A number of the model is off its noisy count by this part of the noise, times its potential. If it is larger, models
-# know less of what was measured; if it is smaller, fits take longer, and are no better (`benchmarks/RESULTS.md`).
+# A number of the model is off its noisy count by this part of the noise, times its potential. If it is smaller, fits
+# take longer, and are no better. It is larger where noise is a large part of a mean count, and where each dimension is
+# in many tables: then potentials are of noise, or share what is known. A larger one knows less of what was measured.
+# `benchmarks/RESULTS.md` compares them.
 _RIDGE = 0.25
 # A fit ends where each number is as near as this to where it should be, in standard deviations of its noise; or here.
 _NEAR, _STEPS = 0.5, 2000
@@ -106,8 +108,11 @@ def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = No
     total = max(1.0, sum(part * rows for part, rows in parts) / sum(part for part, _ in parts))
     before = {} if warm_start is None else warm_start.potentials
     wanted = np.concatenate([one for _, one in aims.values()])
-    noise = np.concatenate([np.full(len(one), weight**-0.5) for weight, one in aims.values()])
-    ends = np.cumsum([len(one) for _, one in aims.values()])[:-1]
+    lengths = [len(one) for _, one in aims.values()]
+    noise = np.repeat([weight**-0.5 for weight, _ in aims.values()], lengths)
+    mean = total / np.repeat(lengths, lengths)
+    ridge = _RIDGE * noise * np.maximum(1, len(aims) / len(sizes) * np.sqrt(noise / mean))
+    ends = np.cumsum(lengths)[:-1]
     scale = np.sqrt(np.maximum(wanted, 0) + noise)  # in these units all second derivatives are about the same
     elimination, farthest = _elimination(sizes, tuple(aims)), math.inf
 
@@ -115,7 +120,7 @@ def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = No
         nonlocal farthest
         potentials = scaled / scale
         logarithm, shares = elimination.shares(np.split(potentials, ends))
-        bent = _RIDGE * noise * potentials
+        bent = ridge * potentials
         slope = total * np.concatenate(shares) - wanted + bent
         farthest = float((np.abs(slope) / noise).max())
         return total * logarithm - float(potentials @ (wanted - bent / 2)), slope / scale

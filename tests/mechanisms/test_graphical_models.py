@@ -31,12 +31,12 @@ def summed(table, axes):
     return np.einsum(table, list(EVERY), list(axes)).ravel()
 
 
-def measured_of(tables, seed):
+def measured_of(tables, seed, noise=NOISE):
     rng = np.random.default_rng(seed)
     true, found = rng.gamma(0.5, 40, SIZES), []
     for axes in [*tables, tables[0]]:  # one of them is measured twice
         counts = summed(true, axes)
-        found.append(Measured(axes, NOISE, counts + np.rint(rng.normal(0, 4, len(counts)))))
+        found.append(Measured(axes, noise, counts + np.rint(rng.normal(0, 4, len(counts)))))
     return found
 
 
@@ -59,15 +59,30 @@ def test_tables_are_sums_over_all_combinations(fitted):
 
 
 def test_a_fit_is_where_each_number_is_off_by_its_potential(fitted):
-    measured, model = fitted
+    assert ridges_of(*fitted) == {1}
+
+
+def test_of_much_noise_and_many_tables_each_number_is_further_off():
+    measured = measured_of([*itertools.combinations(EVERY, 2)], 3, Noise("discrete_gaussian", Fraction(1, 150)))
+    many = ridges_of(measured, fit(SIZES, measured))
+    assert min(many) == 1
+    assert max(many) > 1.5
+
+
+def ridges_of(measured, model):
+    """Return how many times the least ridge that of a table is."""
+    found = set()
     several = collections.Counter(tuple(sorted(one.axes)) for one in measured)
     assert {*model.potentials} == {*several}
     for axes, potentials in model.potentials.items():
-        noise = math.sqrt(NOISE.variance / several[axes])
+        noise = math.sqrt(measured[0].noise.variance / several[axes])
         counts = sum(as_sorted(one) for one in measured if {*one.axes} == {*axes}) / several[axes]
+        many = max(1, len(several) / len(SIZES) * math.sqrt(noise * len(counts) / model.total))
+        found.add(many)
         # There the derivative of a convex function is 0: it is where it is least.
-        slope = model.table(axes) - counts + graphical_models._RIDGE * noise * potentials
+        slope = model.table(axes) - counts + graphical_models._RIDGE * many * noise * potentials
         assert abs(slope).max() <= graphical_models._NEAR * noise
+    return found
 
 
 def as_sorted(one):
