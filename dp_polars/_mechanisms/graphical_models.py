@@ -25,10 +25,11 @@ from dp_polars._mechanisms.residuals import Axes, Noise
 #: Each round looks at all pairs of dimensions: 1,225 pairs of 50.
 MOST_DIMENSIONS = 50
 # A number of the model is off its noisy count by this part of the noise, times its potential. If it is smaller, fits
-# take longer, and are no better. It is larger where noise is a large part of a mean count, and where each dimension is
-# in many tables: then potentials are of noise, or share what is known. A larger one knows less of what was measured.
-# `benchmarks/RESULTS.md` compares them.
+# take longer, and are no better. If it is larger, models know less of what was measured (`benchmarks/RESULTS.md`).
 _RIDGE = 0.25
+# It is larger where the noise is a large part of a mean count, and dimensions are in many tables that say the same:
+# this, times the tables of several dimensions for each dimension, times the root of the noise over the mean count.
+_RIDGE_OF_MANY = 0.3
 # A fit ends where each number is as near as this to where it should be, in standard deviations of its noise; or here.
 _NEAR, _STEPS = 0.5, 2000
 
@@ -111,7 +112,8 @@ def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = No
     lengths = [len(one) for _, one in aims.values()]
     noise = np.repeat([weight**-0.5 for weight, _ in aims.values()], lengths)
     mean = total / np.repeat(lengths, lengths)
-    ridge = _RIDGE * noise * np.maximum(1, len(aims) / len(sizes) * np.sqrt(noise / mean))
+    many = sum(len(axes) > 1 for axes in aims) / len(sizes)
+    ridge = noise * np.maximum(_RIDGE, _RIDGE_OF_MANY * many * np.sqrt(noise / mean))
     ends = np.cumsum(lengths)[:-1]
     scale = np.sqrt(np.maximum(wanted, 0) + noise)  # in these units all second derivatives are about the same
     elimination, farthest = _elimination(sizes, tuple(aims)), math.inf

@@ -314,7 +314,7 @@ def related(people):
 def test_of_few_people_numbers_are_less_off_without_negative_ones(mbi, people, many, part, monkeypatch):
     rows, pairs = related(people), list(itertools.combinations("abcdef", 2))
     query = rows.dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=0.02)
-    # One ratio is 0.70 or 0.993, with a standard deviation of 0.037 or 0.015: 8 or 36 are 4 of theirs away.
+    # One ratio is 0.68 or 0.994, with a standard deviation of 0.041 or 0.015: 8 or 36 are 4 of theirs away.
     cubes = [query.release() for _ in range(many)]
 
     def off(several):

@@ -59,28 +59,29 @@ def test_tables_are_sums_over_all_combinations(fitted):
 
 
 def test_a_fit_is_where_each_number_is_off_by_its_potential(fitted):
-    assert ridges_of(*fitted) == {1}
+    assert ridges_of(*fitted) == {graphical_models._RIDGE}
 
 
 def test_of_much_noise_and_many_tables_each_number_is_further_off():
-    measured = measured_of([*itertools.combinations(EVERY, 2)], 3, Noise("discrete_gaussian", Fraction(1, 150)))
-    many = ridges_of(measured, fit(SIZES, measured))
-    assert min(many) == 1
-    assert max(many) > 1.5
+    measured = measured_of([*itertools.combinations(EVERY, 2)], 3, Noise("discrete_gaussian", Fraction(1, 100)))
+    ridges = ridges_of(measured, fit(SIZES, measured))
+    assert min(ridges) == graphical_models._RIDGE
+    assert max(ridges) > 1.5 * graphical_models._RIDGE
 
 
 def ridges_of(measured, model):
-    """Return how many times the least ridge that of a table is."""
+    """Return the ridges of all tables, by which a fit ended in the right place."""
     found = set()
     several = collections.Counter(tuple(sorted(one.axes)) for one in measured)
     assert {*model.potentials} == {*several}
+    many = sum(len(axes) > 1 for axes in several) / len(SIZES)
     for axes, potentials in model.potentials.items():
         noise = math.sqrt(measured[0].noise.variance / several[axes])
         counts = sum(as_sorted(one) for one in measured if {*one.axes} == {*axes}) / several[axes]
-        many = max(1, len(several) / len(SIZES) * math.sqrt(noise * len(counts) / model.total))
-        found.add(many)
+        ridge = graphical_models._RIDGE_OF_MANY * many * math.sqrt(noise * len(counts) / model.total)
+        found.add(max(graphical_models._RIDGE, ridge))
         # There the derivative of a convex function is 0: it is where it is least.
-        slope = model.table(axes) - counts + graphical_models._RIDGE * many * noise * potentials
+        slope = model.table(axes) - counts + max(graphical_models._RIDGE, ridge) * noise * potentials
         assert abs(slope).max() <= graphical_models._NEAR * noise
     return found
 
