@@ -259,7 +259,8 @@ class Cube(Unchanging):
         measured = self._measured
         if is_installed() and cells_of(plan.sizes, [one.axes for one in measured]) <= _LARGEST_MODEL:
             model = fit(plan.sizes, measured)
-            if model.off <= plan.degrees + 5 * math.sqrt(2 * plan.degrees):  # the noise makes more once in millions
+            # The mean of what the noise makes, and five standard deviations.
+            if model.off <= plan.degrees + 5 * math.sqrt(2 * plan.degrees):
                 found = plan.of_distribution(
                     {axes: model.table(axes).reshape(plan.shape(axes)) for axes in plan.tables}
                 )

@@ -339,6 +339,15 @@ def test_what_the_noise_does_not_explain_is_no_distribution(mbi, sparse, monkeyp
     assert not flat.to_frame().equals(nearest.to_frame())
 
 
+def test_of_noise_alone_numbers_are_those_of_a_distribution(mbi, monkeypatch):
+    pairs = list(itertools.combinations("abcdef", 2))
+    query = related(1000).dp.protect(None).cube(dict.fromkeys("abcdef", range(5)), tables=pairs, rho=1e-6)
+    cubes = [query.release() for _ in range(5)]
+    found = [cube.nonnegative().to_frame() for cube in cubes]
+    monkeypatch.setattr(released_cubes, "_LARGEST_MODEL", 0)
+    assert not any(one.equals(cube.nonnegative().to_frame()) for one, cube in zip(found, cubes, strict=True))
+
+
 def test_whole_numbers_agree(sparse, cube, private):
     for base in (sparse, sparse.nonnegative()):
         found = base.whole()
