@@ -53,15 +53,14 @@ def medians(private, columns=COLUMNS):
 
 
 def test_answers_are_near_the_medians_and_of_nobody_null():
-    rows = stays()
+    rows = stays(60_000)  # limits leave rows out by chance: of 3,000 people, that moved a median by 2 at times
     query = medians(rows.dp.protect("p")).scaled_to(epsilon=5000)
     answers = query.release().sort("g")
     true = rows.group_by("g").agg(pl.col(COLUMNS).quantile(0.5, "lower")).sort("g")
-    # Limits leave rows out, by chance: standard deviations are 0.65 years, 3 % of a cost, 1.2 s and 8 days.
-    assert (answers["age"][:2] - true["age"]).abs().max() <= 4
-    assert (answers["seven"][:2] == 7).all()
+    for name in ("age", "seven"):
+        assert (answers[name][:2] - true[name]).abs().max() <= 1
     for name in ("cost", "paid"):
-        assert (answers[name][:2].cast(pl.Float64) / true[name].cast(pl.Float64) - 1).abs().max() < 0.2
+        assert (answers[name][:2].cast(pl.Float64) / true[name].cast(pl.Float64) - 1).abs().max() < 0.1
     assert (answers["delay"][:2] - true["delay"]).abs().max() < dt.timedelta(seconds=9)
     for name in ("day", "at"):
         assert (answers[name][:2].cast(pl.Date) - true[name].cast(pl.Date)).abs().max() <= dt.timedelta(days=60)
