@@ -878,9 +878,10 @@ class Explained(pl.DataFrame):
         if not needed <= {*self.columns}:
             return super().__str__()
         rows = self.rows(named=True)
-        losses = [name for name in ("epsilon", "rho") if any(name == _unit(row) for row in rows)]
+        # In one unit, so that losses can be compared: every output with a loss has one in rho.
+        loss = "rho" if any(row["epsilon"] is None and row["rho"] is not None for row in rows) else "epsilon"
         several, deltas = ["query"] * ("query" in self.columns), ["delta"] * any(row["delta"] for row in rows)
-        headers = [*several, "output", "selects", "mechanism", "error_95", *(losses or ["epsilon"]), *deltas]
+        headers = [*several, "output", "selects", "mechanism", "error_95", loss, *deltas]
         cells = [[_cell(row, name) for name in headers] for row in rows]
         widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
         lines = [_line(row, widths) for row in (headers, ["─" * width for width in widths], *cells)]
@@ -939,10 +940,6 @@ def _line(cells: Sequence[str], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _unit(row: dict[str, Any]) -> str | None:
-    return next((unit for unit in ("epsilon", "rho") if row[unit] is not None), None)
-
-
 def _cell(row: dict[str, Any], name: str) -> str:
     value = row[name]
     if name in ("query", "output"):
@@ -953,7 +950,5 @@ def _cell(row: dict[str, Any], name: str) -> str:
         within = "in " if unit.startswith("the ") else ""
         return f"±{error_up(value)} {within}{unit}".rstrip() if known else "see below"
     if name in ("epsilon", "rho"):
-        if _unit(row) is None:
-            return "none yet"
-        return cost_up(as_fraction(name, value)) if _unit(row) == name else ""
+        return "none yet" if value is None else cost_up(as_fraction(name, value))
     return "" if value is None else cost_up(as_fraction(name, value)) if name == "delta" else str(value)

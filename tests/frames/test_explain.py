@@ -128,8 +128,11 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     keys = str(dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6).explain())
     assert keys.splitlines()[0].endswith("epsilon  delta")
     assert keys.splitlines()[2].endswith("1        0.000001")
-    in_both = frame.agg(n=dpp.len(epsilon=0.5), m=dpp.mean("x", 0, 9, rho=0.1))
-    assert str(in_both.explain()).splitlines()[0].endswith("epsilon  rho")
+    # Losses are in one unit: in rho where an output has none in epsilon.
+    in_both = frame.agg(n=dpp.len(epsilon=0.5), m=dpp.mean("x", 0, 9, rho=0.1), top=dpp.mode("k", [1, 2], rho=0.05))
+    head, _, *rows = str(in_both.explain()).split("\n\n")[0].splitlines()
+    assert head.split()[-2:] == ["error_95", "rho"]
+    assert [row.split()[-1] for row in rows] == ["0.1225", "0.1", "0.05"]  # 0.5·tanh(0.25)
 
 
 def test_the_log_is_the_same_with_and_without_a_delta():
