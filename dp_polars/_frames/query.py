@@ -437,8 +437,8 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
             `error_unit`: "people", "rows", "the column's unit" or "the weights' unit", also of a gap.
 
-            `epsilon`, `rho`: the loss of one person over all groups, in both units. A discrete Gaussian has no epsilon;
-            with one, rho alone is printed. `delta` (0 for all but keys) is spent in addition.
+            `epsilon`, `rho`: the loss of one person over all groups, in both units. A discrete Gaussian has no epsilon.
+            Printed is that in the unit of the whole release's cost. `delta` (0 for all but keys) is spent in addition.
 
             `note`: the limits beyond which people count in part or rows are dropped, and the clipping bounds, which
             `error_95` leaves out; the reason for this mechanism; and a better statistic, if there is one. The first

@@ -866,7 +866,7 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
 
 _WIDTH = 80
 # How sentences begin that are about the whole release, not about the output in whose note they stand.
-_OF_ALL = ("For epsilon=", "The release costs ", "It costs less in ", _OPEN.partition(":")[0])
+_OF_ALL = ("For epsilon=", _COSTS := "The release costs ", "It costs less in ", _OPEN.partition(":")[0])
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
@@ -878,8 +878,10 @@ class Explained(pl.DataFrame):
         if not needed <= {*self.columns}:
             return super().__str__()
         rows = self.rows(named=True)
-        # In one unit, so that losses can be compared: every output with a loss has one in rho.
-        loss = "rho" if any(row["epsilon"] is None and row["rho"] is not None for row in rows) else "epsilon"
+        # In the unit of the release's cost, so that they can be compared. While that is open: in rho, if one must be.
+        is_in_rho = any(f"{_COSTS}rho=" in str(row["note"]) for row in rows)
+        must_be = any(row["epsilon"] is None and row["rho"] is not None for row in rows)
+        loss = "rho" if is_in_rho or must_be else "epsilon"
         several, deltas = ["query"] * ("query" in self.columns), ["delta"] * any(row["delta"] for row in rows)
         headers = [*several, "output", "selects", "mechanism", "error_95", loss, *deltas]
         cells = [[_cell(row, name) for name in headers] for row in rows]

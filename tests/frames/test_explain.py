@@ -128,11 +128,21 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     keys = str(dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6).explain())
     assert keys.splitlines()[0].endswith("epsilon  delta")
     assert keys.splitlines()[2].endswith("1        0.000001")
-    # Losses are in one unit: in rho where an output has none in epsilon.
-    in_both = frame.agg(n=dpp.len(epsilon=0.5), m=dpp.mean("x", 0, 9, rho=0.1), top=dpp.mode("k", [1, 2], rho=0.05))
-    head, _, *rows = str(in_both.explain()).split("\n\n")[0].splitlines()
-    assert head.split()[-2:] == ["error_95", "rho"]
-    assert [row.split()[-1] for row in rows] == ["0.1225", "0.1", "0.05"]  # 0.5·tanh(0.25)
+
+
+def printed_losses(*outputs):
+    head, _, *rows = str(dpp.protect("p", max_rows=1).agg(*outputs).explain()).split("\n\n")[0].splitlines()
+    return [head.split()[-1], *(" ".join(row.split()[-2:]) if row.endswith("yet") else row.split()[-1] for row in rows)]
+
+
+def test_printed_losses_are_in_the_unit_of_the_release():
+    rows, mean, mode = dpp.len(epsilon=0.5), dpp.mean("x", 0, 9, rho=0.1), dpp.mode("k", [1, 2], rho=0.05)
+    assert printed_losses(rows, mode) == ["epsilon", "0.5", "0.6343"]  # x − 1 − ln x = 0.05, of x = ε/(1 − exp(−ε))
+    assert printed_losses(rows, mean, mode) == ["rho", "0.1225", "0.1", "0.05"]  # 0.5·tanh(0.25)
+    assert printed_losses(mode, dpp.top_k("l", 2, [1, 2, 3], rho=0.2)) == ["rho", "0.05", "0.2"]
+    # The cost of a release is open while one of its losses is.
+    assert printed_losses(mean, dpp.len()) == ["rho", "0.1", "none yet"]
+    assert printed_losses(dpp.len()) == ["epsilon", "none yet"]
 
 
 def test_the_log_is_the_same_with_and_without_a_delta():
